@@ -9,6 +9,7 @@
 #ifndef OBSERVE_METRICS_H
 #define OBSERVE_METRICS_H
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/reason.h"

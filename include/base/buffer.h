@@ -17,9 +17,11 @@ struct buffer {
     size_t capacity_bytes;
     size_t limit_bytes;
     bool failed;
+    bool is_mapped; /* from mmap(2), not malloc(): see struct body */
 };
 
 void buffer_init(struct buffer *b, size_t limit_bytes);
+void buffer_init_mapped(struct buffer *b, size_t limit_bytes); /* memory in whole pages */
 void buffer_fini(struct buffer *b);
 void buffer_clear(struct buffer *b); /* keeps the memory; forgets a failure */
 
@@ -30,13 +32,23 @@ void buffer_append_text(struct buffer *b, const char *text);
 PRINTF_LIKE(2, 3)
 void buffer_append_format(struct buffer *b, const char *fmt, ...);
 
-/* The memory, the caller's to free(); the buffer is empty afterwards. */
-char *buffer_take(struct buffer *b, size_t *out_size_bytes);
+/* Bytes that cross threads. malloc's locks are shared by whoever frees what another allocated, so a
+ * thread that is halted inside malloc could halt its neighbours; a mapping has no such lock. Bodies
+ * made on a dependency's thread and freed on a worker's are therefore mappings. */
+struct body {
+    char *data; /* owned; NULL: empty */
+    size_t size_bytes;
+    size_t mapped_bytes; /* 0: data is from malloc() */
+};
+
+/* The memory; the buffer is empty afterwards. */
+struct body buffer_take(struct buffer *b);
+void body_fini(struct body *body); /* leaves it empty */
 
 static inline bool buffer_reserve(struct buffer *b, size_t more)
 {
     return !b->failed && b->capacity_bytes - b->size_bytes >= more ? true
-                                                                    : buffer_reserve_slow(b, more);
+                                                                   : buffer_reserve_slow(b, more);
 }
 
 static inline void buffer_append_char(struct buffer *b, char c)

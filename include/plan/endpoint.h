@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/instant.h"
 #include "base/rand.h"
 #include "base/reason.h"
@@ -41,16 +42,15 @@ struct endpoint_env {
 
 struct answer {
     int status;
-    enum reason reason;     /* REASON_NONE: a whole, live answer */
+    enum reason reason; /* REASON_NONE: a whole, live answer */
     enum served served;
-    char *body;             /* owned, free(): the JSON of a success; NULL for problems (web renders) */
-    size_t body_bytes;
-    char *detail;           /* owned, free(): the problem's detail; NULL: the reason's title */
-    char *constraint;       /* owned, free(); NULL: none */
-    const char *dependency; /* borrowed; NULL: none was involved */
-    uint32_t retry_after_s; /* 503 only; else 0 */
+    struct body body;    /* owned: the JSON of a success; empty for problems (web renders those) */
+    char detail[400];    /* of a problem; empty: the reason's title */
+    char constraint[64]; /* empty: none */
+    const char *dependency;       /* borrowed; NULL: none was involved */
+    uint32_t retry_after_s;       /* 503 only; else 0 */
     int64_t waited_us, served_us; /* Server-Timing: queue, db */
-    uint32_t attempts;      /* calls sent */
+    uint32_t attempts;            /* calls sent */
 };
 
 void answer_fini(struct answer *answer);
@@ -63,19 +63,20 @@ struct endpoint {
     struct instant started_at;
     struct instant deadline;
     bool is_short_by_caller;
-    bool holds_limit;              /* one of the route's @limit */
+    bool holds_limit; /* one of the route's @limit */
     uint32_t attempts;
 };
 
 /* The request is complete (headers and body). caller_timeout_us: from X-Request-Timeout-Ms or
- * X-Envoy-Expected-Rq-Timeout-Ms, 0: none. True: *out is the answer. False: it waits; the worker sets
- * a timer for e->deadline and keeps call->request = `request` to find its way back. */
+ * X-Envoy-Expected-Rq-Timeout-Ms, 0: none. True: *out is the answer. False: it waits; the worker
+ * sets a timer for e->deadline and keeps call->request = `request` to find its way back. */
 bool endpoint_begin(struct endpoint *e, const struct endpoint_env *env, struct route *route,
-                    const struct raw_inputs *inputs, int64_t caller_timeout_us,
-                    struct instant now, void *request, struct answer *out);
+                    const struct raw_inputs *inputs, int64_t caller_timeout_us, struct instant now,
+                    void *request, struct answer *out);
 
-/* A call came back through reply_to. Its request is call->request; NULL: nobody waits, just
- * endpoint_discard() it. True: *out is the answer (always, until there are several sources). */
+/* A call came back through reply_to (it is call->item). Its request is call->request; NULL: nobody
+ * waits, just endpoint_discard() it. True: *out is the answer (always, until there are several
+ * sources). */
 bool endpoint_outcome(struct endpoint *e, struct call *call, struct instant now,
                       struct answer *out);
 void endpoint_discard(struct call *call);

@@ -4,18 +4,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { FIRST_CAPACITY_BYTES = 256 };
+enum { FIRST_CAPACITY_BYTES = 256, FIRST_MAPPING_BYTES = 65536 };
 
 void buffer_init(struct buffer *b, size_t limit_bytes)
 {
     *b = (struct buffer){.limit_bytes = limit_bytes};
 }
 
+void buffer_init_mapped(struct buffer *b, size_t limit_bytes)
+{
+    *b = (struct buffer){.limit_bytes = limit_bytes, .is_mapped = true};
+}
+
 void buffer_fini(struct buffer *b)
 {
-    free(b->data);
-    *b = (struct buffer){.limit_bytes = b->limit_bytes};
+    struct body body = buffer_take(b);
+
+    body_fini(&body);
 }
 
 void buffer_clear(struct buffer *b)
@@ -24,9 +31,20 @@ void buffer_clear(struct buffer *b)
     b->failed = false;
 }
 
+static char *grow_mapping(struct buffer *b, size_t capacity)
+{
+    void *data = b->data == NULL ? mmap(NULL, capacity, PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                                 : mremap(b->data, b->capacity_bytes, capacity, MREMAP_MAYMOVE);
+
+    return data == MAP_FAILED ? NULL : data;
+}
+
 bool buffer_reserve_slow(struct buffer *b, size_t more)
 {
-    size_t capacity = b->capacity_bytes != 0 ? b->capacity_bytes : FIRST_CAPACITY_BYTES;
+    size_t capacity = b->capacity_bytes != 0 ? b->capacity_bytes
+                      : b->is_mapped         ? FIRST_MAPPING_BYTES
+                                             : FIRST_CAPACITY_BYTES;
     char *data;
 
     if (b->failed)
@@ -37,7 +55,7 @@ bool buffer_reserve_slow(struct buffer *b, size_t more)
     }
     while (capacity - b->size_bytes < more)
         capacity *= 2;
-    data = realloc(b->data, capacity);
+    data = b->is_mapped ? grow_mapping(b, capacity) : realloc(b->data, capacity);
     if (data == NULL) {
         b->failed = true;
         return false;
@@ -77,11 +95,21 @@ void buffer_append_format(struct buffer *b, const char *fmt, ...)
     va_end(again);
 }
 
-char *buffer_take(struct buffer *b, size_t *out_size_bytes)
+struct body buffer_take(struct buffer *b)
 {
-    char *data = b->data;
+    struct body body = {.data = b->data,
+                        .size_bytes = b->size_bytes,
+                        .mapped_bytes = b->is_mapped ? b->capacity_bytes : 0};
 
-    *out_size_bytes = b->size_bytes;
-    *b = (struct buffer){.limit_bytes = b->limit_bytes};
-    return data;
+    *b = (struct buffer){.limit_bytes = b->limit_bytes, .is_mapped = b->is_mapped};
+    return body;
+}
+
+void body_fini(struct body *body)
+{
+    if (body->mapped_bytes > 0)
+        (void)munmap(body->data, body->mapped_bytes);
+    else
+        free(body->data);
+    *body = (struct body){0};
 }

@@ -5,6 +5,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-bool utf8_is_valid(const char *text, size_t size_bytes); /* NUL bytes are valid UTF-8: check apart */
-size_t utf8_count(const char *text, size_t size_bytes);  /* characters of valid UTF-8 */
+bool utf8_is_valid(const char *text,
+                   size_t size_bytes); /* NUL bytes are valid UTF-8: check apart */
+
+/* Bytes of the character that the text begins with; 0: none there, or not valid. */
+size_t utf8_character(const char *text, size_t size_bytes);
+
+size_t utf8_count(const char *text, size_t size_bytes); /* characters of valid UTF-8 */
 #endif

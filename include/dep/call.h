@@ -55,13 +55,16 @@ struct call {
     /* Crossing. */
     struct inbox_item item;    /* in the dependency's inbox, then in reply_to */
     _Atomic bool is_cancelled; /* set by the worker: nobody waits any more */
-    bool is_hung_up;           /* the worker's, written before is_cancelled: the caller went away
-                                * (else the deadline passed) */
+    _Atomic bool is_sent; /* set by the dependency: the statement is on its way, so that a write may
+                           * have happened */
+    bool is_hung_up;      /* the worker's, written before is_cancelled: the caller went away
+                           * (else the deadline passed) */
 
     /* The dependency's thread's, from submit to reply. */
     struct list link;                 /* the waiting line, or calls that wait for a session */
     struct postgres_session *session; /* borrowed; the one that runs it; NULL: it waits */
     bool is_settled;                  /* its evidence was recorded */
+    bool is_prepared_again;           /* the one unseen second try was used */
     struct instant give_up_at;        /* waiting: queue_timeout; running: its attempt's timeout */
     struct instant sent_at;
     struct outcome outcome; /* the worker reads it after the reply */

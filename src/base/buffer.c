@@ -55,6 +55,8 @@ bool buffer_reserve_slow(struct buffer *b, size_t more)
     }
     while (capacity - b->size_bytes < more)
         capacity *= 2;
+    if (capacity > b->limit_bytes)
+        capacity = b->limit_bytes; /* buffer_reserve() looks at the capacity alone */
     data = b->is_mapped ? grow_mapping(b, capacity) : realloc(b->data, capacity);
     if (data == NULL) {
         b->failed = true;

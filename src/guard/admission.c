@@ -63,7 +63,8 @@ static uint64_t word_load(const struct admission *a)
     return atomic_load_explicit(&a->word, memory_order_acquire);
 }
 
-/* False: somebody was faster, and *word is what they left. */
+/* False: somebody was faster, and *word is what they left.
+ * NOLINTNEXTLINE(readability-non-const-parameter): the exchange writes it, unseen by the check */
 static bool word_replace(struct admission *a, uint64_t *word, uint64_t next)
 {
     return atomic_compare_exchange_weak_explicit(&a->word, word, next, memory_order_acq_rel,

@@ -352,7 +352,7 @@ static void test_names_and_modes_are_the_contracts_words(void **state)
 
 /* Threads. Each asks and leaves at random; `inside` is their own count, kept beside the word. */
 #define ASKER_COUNT 8
-#define ASK_COUNT   20000
+#define ASK_COUNT   60000
 
 struct crowd {
     struct admission admission;

@@ -169,14 +169,15 @@ static size_t find_zone(const char *text, size_t size_bytes)
 }
 
 /* 2026-01-01 10:00:00[.5][+00][ BC]: a T for the first space, and +00:00 for +00. A zone that
- * already has minutes (+05:30) stays. Infinity has no space, and stays too. */
+ * already has minutes (+05:30) stays. What is not of this form (infinity has no space, and another
+ * DateStyle no "-DD" before it) is given as it is. */
 static void timestamp_write(struct buffer *out, bool has_zone, const char *text, size_t size_bytes)
 {
     const char *space = memchr(text, ' ', size_bytes);
     const char *time;
     size_t time_bytes, zone;
 
-    if (space == NULL) {
+    if (space == NULL || space - text < 10 || space[-3] != '-') {
         json_text_append(out, text, size_bytes);
         return;
     }

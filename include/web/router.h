@@ -1,5 +1,5 @@
-/* router.h - which route is a path? Literal segments beat parameters, segment by segment from the left.
- * SPDX-License-Identifier: MIT
+/* router.h - which route is a path? Literal segments beat parameters, segment by segment from the
+ * left. SPDX-License-Identifier: MIT
  *
  * Owner    app. Threads  immutable after router_create(). */
 #ifndef WEB_ROUTER_H
@@ -24,8 +24,8 @@ struct router_match {
     size_t segment_count;
 };
 
-/* `path`: raw, without the query. Segments are compared percent-decoded; %2F is data, a trailing slash
- * is another path. False: no such path. */
+/* `path`: raw, without the query. Segments are compared percent-decoded; %2F is data, a trailing
+ * slash is another path. False: no such path. */
 bool router_find(const struct router *router, const char *path, size_t size_bytes,
                  struct router_match *out);
 #endif

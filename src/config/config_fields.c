@@ -1,0 +1,242 @@
+#include "config/config_fields.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/quantity.h"
+#include "config/config.h"
+
+/* clang-format off */
+static const struct field_word kinds[] = {
+    {"postgres", 0, false}, {"http", 0, true}, {"redis", 0, true}, {NULL, 0, false}};
+static const struct field_word accesses[] = {
+    {"read-write", false, false}, {"read", true, false}, {NULL, 0, false}};
+static const struct field_word modes[] = {
+    {"auto", BREAKER_AUTO, false}, {"forced-open", BREAKER_FORCED_OPEN, false},
+    {"disabled", BREAKER_DISABLED, false}, {"shadow", 0, true}, {NULL, 0, false}};
+static const struct field_word levels[] = {
+    {"debug", LOG_DEBUG, false}, {"info", LOG_INFO, false}, {"warn", LOG_WARN, false},
+    {"error", LOG_ERROR, false}, {NULL, 0, false}};
+static const struct field_word formats[] = {
+    {"json", LOG_JSON, false}, {"text", LOG_TEXT, false}, {NULL, 0, false}};
+static const struct field_word accesses_logged[] = {
+    {"all", ACCESS_ALL, false}, {"errors", ACCESS_ERRORS, false}, {"none", ACCESS_NONE, false},
+    {NULL, 0, false}};
+
+#define MS(n) ((n) * INT64_C(1000))
+#define HOURS(n) ((n) * INT64_C(3600000000))
+#define KIB(n) ((n) * INT64_C(1024))
+#define MIB(n) ((n) * INT64_C(1048576))
+#define GIB(n) ((n) * INT64_C(1073741824))
+#define IN(type, member) offsetof(struct type, member), sizeof(((struct type *)0)->member)
+#define CONF(member) IN(config, member)
+#define DEP(member) IN(dependency_config, member)
+#define UNSTORED 0, 0
+#define ANY 0, 0
+
+const struct config_field config_fields[] = {
+/*   path, type, stored, min, max, default, may be null, only, words, help */
+    {"server", FIELD_OBJECT, UNSTORED, ANY, NULL, false, NULL, NULL, "The port that callers use."},
+    {"server.address", FIELD_ADDRESS, CONF(server.address), ANY, "0.0.0.0", false, NULL, NULL, "Address to listen on."},
+    {"server.port", FIELD_INTEGER, CONF(server.port), 1, 65535, "8080", false, NULL, NULL, "Port to listen on."},
+    {"server.workers", FIELD_INTEGER, CONF(server.workers), 1, 256, "2", false, NULL, NULL, "Threads that serve callers."},
+    {"server.max_connections", FIELD_INTEGER, CONF(server.max_connections), 1, 1000000, "4096", false, NULL, NULL, "Most open caller connections."},
+    {"server.max_body", FIELD_SIZE, CONF(server.max_body_bytes), 1, GIB(1), "1MiB", false, NULL, NULL, "Largest request body."},
+    {"server.max_uri", FIELD_SIZE, CONF(server.max_uri_bytes), 64, KIB(64), "8KiB", false, NULL, NULL, "Longest request target."},
+    {"server.header_timeout", FIELD_DURATION, CONF(server.header_timeout_us), MS(1), HOURS(1), "10s", false, NULL, NULL, "Time for a request's headers to arrive."},
+    {"server.body_timeout", FIELD_DURATION, CONF(server.body_timeout_us), MS(1), HOURS(1), "30s", false, NULL, NULL, "Time for a request's body to arrive."},
+    {"server.idle_timeout", FIELD_DURATION, CONF(server.idle_timeout_us), MS(1), HOURS(24), "75s", false, NULL, NULL, "Time a connection may stay without a request."},
+    {"server.write_timeout", FIELD_DURATION, CONF(server.write_timeout_us), MS(1), HOURS(1), "30s", false, NULL, NULL, "Time for an answer to be taken by the caller."},
+    {"server.request_timeout", FIELD_DURATION, CONF(server.request_timeout_us), MS(1), HOURS(1), "5s", false, NULL, NULL, "A request's whole budget."},
+    {"server.caller_timeout", FIELD_DURATION, CONF(server.caller_timeout_us), MS(1), HOURS(24), "30s", false, NULL, NULL, "How long callers wait; must exceed request_timeout."},
+    {"server.drain_delay", FIELD_DURATION, CONF(server.drain_delay_us), 0, HOURS(1), "0s", false, NULL, NULL, "Time between failing readiness and closing the listener."},
+    {"server.drain_timeout", FIELD_DURATION, CONF(server.drain_timeout_us), 0, HOURS(1), "8s", false, NULL, NULL, "Time for requests under way to end at shutdown."},
+    {"server.max_memory", FIELD_SIZE, CONF(server.max_memory_bytes), KIB(64), GIB(1024), "512MiB", false, NULL, NULL, "Request bodies and answers not yet sent, together."},
+    {"server.cors_origins", FIELD_ORIGINS, CONF(server.cors_origins), ANY, "[]", false, NULL, NULL, "Origins whose pages may call, or \"*\"."},
+    {"server.trusted_proxies", FIELD_LIST, UNSTORED, ANY, "[]", false, "[]", NULL, "Proxies whose forwarding headers are believed."},
+
+    {"admin", FIELD_OBJECT, UNSTORED, ANY, NULL, false, NULL, NULL, "The operator's port: health, metrics, status."},
+    {"admin.address", FIELD_ADDRESS, CONF(admin.address), ANY, "127.0.0.1", false, NULL, NULL, "Address to listen on."},
+    {"admin.port", FIELD_INTEGER, CONF(admin.port), 1, 65535, "8081", false, NULL, NULL, "Port to listen on."},
+    {"admin.token_file", FIELD_FILE, CONF(admin.token_file), 1, PATH_MAX, "null", true, NULL, NULL, "File with the token that changes need."},
+
+    {"api", FIELD_STRING, CONF(api_folder), 1, PATH_MAX, "api", false, NULL, NULL, "Folder of the SQL files."},
+    {"auth", FIELD_OBJECT, UNSTORED, ANY, NULL, false, "null", NULL, "Who may call."},
+
+    {"cache", FIELD_OBJECT, UNSTORED, ANY, NULL, false, NULL, NULL, "Stored answers."},
+    {"cache.max_bytes", FIELD_SIZE, UNSTORED, 0, GIB(1024), "64MiB", false, NULL, NULL, "Memory for stored answers."},
+    {"cache.shared", FIELD_STRING, UNSTORED, 1, 32, "null", true, "null", NULL, "The redis dependency that instances share."},
+    {"cache.file", FIELD_FILE, UNSTORED, 1, PATH_MAX, "null", true, "null", NULL, "File that keeps stored answers over a restart."},
+
+    {"log", FIELD_OBJECT, UNSTORED, ANY, NULL, false, NULL, NULL, "The log on standard error."},
+    {"log.level", FIELD_WORD, CONF(log.level), ANY, "info", false, NULL, levels, "Least level that is written."},
+    {"log.format", FIELD_WORD, CONF(log.format), ANY, "json", false, NULL, formats, "One JSON object a line, or text."},
+    {"log.access", FIELD_WORD, CONF(log.access), ANY, "all", false, NULL, accesses_logged, "Which requests are logged."},
+    {"log.parameters", FIELD_BOOL, CONF(log.parameters), ANY, "false", false, NULL, NULL, "Log parameter values too."},
+
+    {"dependencies", FIELD_MAP, UNSTORED, ANY, NULL, false, NULL, NULL, "What weir calls, by name."},
+    {"dependencies.*", FIELD_OBJECT, UNSTORED, ANY, NULL, false, NULL, NULL, "One dependency."},
+    {"dependencies.*.kind", FIELD_WORD, UNSTORED, ANY, NULL, false, NULL, kinds, "What it is."},
+    {"dependencies.*.conninfo", FIELD_STRING, DEP(conninfo), 1, 16384, NULL, false, NULL, NULL, "libpq connection string or URI."},
+    {"dependencies.*.password_file", FIELD_FILE, DEP(password_file), 1, PATH_MAX, "null", true, NULL, NULL, "File with the password, read before each connection."},
+    {"dependencies.*.access", FIELD_WORD, DEP(is_read_only), ANY, "read-write", false, NULL, accesses, "Whether writes may go there."},
+    {"dependencies.*.connections", FIELD_INTEGER, DEP(connections), 1, 65535, "null", true, NULL, NULL, "Backends; null: as many as max_concurrent."},
+    {"dependencies.*.prepare", FIELD_BOOL, DEP(prepare), ANY, "true", false, "true", NULL, "Prepare statements once a session."},
+    {"dependencies.*.max_lag", FIELD_DURATION, UNSTORED, 0, HOURS(24), "null", true, "null", NULL, "Most replay lag of a replica."},
+    {"dependencies.*.production", FIELD_BOOL, DEP(is_production), ANY, "false", false, NULL, NULL, "Drills leave it alone."},
+    {"dependencies.*.connect_timeout", FIELD_DURATION, DEP(connect_timeout_us), MS(1), HOURS(1), "2s", false, NULL, NULL, "Time for DNS, connecting and login."},
+    {"dependencies.*.query_timeout", FIELD_DURATION, DEP(query_timeout_us), MS(1), HOURS(1), "2s", false, NULL, NULL, "Time for each attempt."},
+    {"dependencies.*.max_lifetime", FIELD_DURATION, DEP(max_lifetime_us), MS(1), HOURS(8760), "30m", false, NULL, NULL, "Age at which a connection is replaced."},
+    {"dependencies.*.idle_timeout", FIELD_DURATION, DEP(idle_timeout_us), MS(1), HOURS(8760), "5m", false, NULL, NULL, "Idle time after which a connection is closed."},
+
+    {"dependencies.*.bulkhead", FIELD_OBJECT, UNSTORED, ANY, NULL, false, NULL, NULL, "How many calls at once."},
+    {"dependencies.*.bulkhead.max_concurrent", FIELD_INTEGER, DEP(bulkhead.max_concurrent), 1, 65535, "8", false, NULL, NULL, "Permits: calls in flight."},
+    {"dependencies.*.bulkhead.max_queued", FIELD_INTEGER, DEP(bulkhead.max_queued), 0, 65535, "0", false, NULL, NULL, "Calls that may wait for a permit."},
+    {"dependencies.*.bulkhead.queue_timeout", FIELD_DURATION, DEP(bulkhead.queue_timeout_us), MS(1), HOURS(1), "100ms", false, NULL, NULL, "How long they may wait."},
+
+    {"dependencies.*.breaker", FIELD_OBJECT, UNSTORED, ANY, NULL, false, NULL, NULL, "When calls are refused."},
+    {"dependencies.*.breaker.failure_threshold", FIELD_INTEGER, DEP(breaker.failure_threshold), 1, 1000000, "5", false, NULL, NULL, "Failures in a row that open it."},
+    {"dependencies.*.breaker.failure_rate", FIELD_RATE, UNSTORED, 0, 1, "null", true, "null", NULL, "Share of failed calls that opens it."},
+    {"dependencies.*.breaker.slow_rate", FIELD_RATE, UNSTORED, 0, 1, "null", true, "null", NULL, "Share of slow calls that opens it."},
+    {"dependencies.*.breaker.slow_after", FIELD_DURATION, UNSTORED, MS(1), HOURS(1), "null", true, "null", NULL, "Time after which a call is slow."},
+    {"dependencies.*.breaker.window", FIELD_DURATION, UNSTORED, MS(1), HOURS(1), "10s", false, NULL, NULL, "Time over which the rates are taken."},
+    {"dependencies.*.breaker.min_calls", FIELD_INTEGER, UNSTORED, 1, 1000000, "20", false, NULL, NULL, "Calls without which the rates say nothing."},
+    {"dependencies.*.breaker.reset_timeout", FIELD_DURATION, DEP(breaker.reset_timeout_us), MS(1), HOURS(24), "30s", false, NULL, NULL, "Time open before a trial."},
+    {"dependencies.*.breaker.max_reset_timeout", FIELD_DURATION, DEP(breaker.max_reset_timeout_us), MS(1), HOURS(24), "5m", false, NULL, NULL, "Where its doubling ends."},
+    {"dependencies.*.breaker.half_open_calls", FIELD_INTEGER, DEP(breaker.half_open_calls), 1, 255, "1", false, NULL, NULL, "Trials at once when half-open."},
+    {"dependencies.*.breaker.mode", FIELD_WORD, DEP(breaker.mode), ANY, "auto", false, NULL, modes, "Who decides."},
+
+    {"dependencies.*.retry", FIELD_OBJECT, UNSTORED, ANY, NULL, false, NULL, NULL, "Repeated attempts."},
+    {"dependencies.*.retry.attempts", FIELD_INTEGER, UNSTORED, 1, 100, "1", false, "1", NULL, "Tries in all."},
+    {"dependencies.*.retry.base", FIELD_DURATION, UNSTORED, MS(1), HOURS(1), "50ms", false, NULL, NULL, "First back-off, at most."},
+    {"dependencies.*.retry.cap", FIELD_DURATION, UNSTORED, MS(1), HOURS(1), "1s", false, NULL, NULL, "Longest back-off."},
+    {"dependencies.*.retry.budget", FIELD_RATE, UNSTORED, 0, 1, "0.2", false, NULL, NULL, "Retries per request, on average."},
+
+    {"dependencies.*.probe", FIELD_OBJECT, UNSTORED, ANY, NULL, false, NULL, NULL, "weir's own test calls."},
+    {"dependencies.*.probe.interval", FIELD_DURATION, DEP(probe.interval_us), MS(1), HOURS(24), "1s", false, NULL, NULL, "Time between probes while open."},
+    {"dependencies.*.probe.idle", FIELD_DURATION, DEP(probe.idle_us), MS(1), HOURS(24), "10s", false, NULL, NULL, "Time without a good call before a probe while closed."},
+    {"dependencies.*.probe.timeout", FIELD_DURATION, DEP(probe.timeout_us), MS(1), HOURS(1), "3s", false, NULL, NULL, "Time for a probe, connecting included."},
+    {"dependencies.*.probe.path", FIELD_STRING, UNSTORED, 1, 2048, "/", false, NULL, NULL, "What an HTTP probe asks for."},
+};
+/* clang-format on */
+
+const size_t config_field_count = sizeof config_fields / sizeof config_fields[0];
+
+/* --- finding a row --- */
+
+/* The part of a row's path below `parent`, or NULL if it is not directly below. */
+const char *config_field_key(const struct config_field *field, const char *parent)
+{
+    size_t size = strlen(parent);
+    const char *key = field->path;
+
+    if (size > 0) {
+        if (strncmp(field->path, parent, size) != 0 || field->path[size] != '.')
+            return NULL;
+        key += size + 1;
+    }
+    return strchr(key, '.') == NULL && strcmp(key, "*") != 0 ? key : NULL;
+}
+
+const struct config_field *config_field_find(const char *parent, const char *key)
+{
+    for (size_t i = 0; i < config_field_count; i++) {
+        const char *known = config_field_key(&config_fields[i], parent);
+
+        if (known != NULL && strcmp(known, key) == 0)
+            return &config_fields[i];
+    }
+    return NULL;
+}
+
+/* --- what a value must be, in words --- */
+
+static void size_text(int64_t bytes, char out_text[32])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+    size_t unit = 0;
+
+    for (; unit < 3 && bytes >= 1024 && bytes % 1024 == 0; unit++)
+        bytes /= 1024;
+    (void)snprintf(out_text, 32, "%lld%s", (long long)bytes, units[unit]);
+}
+
+static void describe_words(const struct field_word *words, char *out_text, size_t size)
+{
+    size_t built = 0, used;
+
+    for (const struct field_word *w = words; w->text != NULL; w++)
+        built += !w->is_not_built;
+    used = (size_t)snprintf(out_text, size, "must be%s", built > 1 ? " one of" : "");
+    for (const struct field_word *w = words; w->text != NULL && used < size; w++) {
+        if (!w->is_not_built)
+            used += (size_t)snprintf(out_text + used, size - used, "%s \"%s\"",
+                                     w == words ? "" : ",", w->text);
+    }
+}
+
+void config_field_describe(const struct config_field *field, char *out_text, size_t size)
+{
+    char least[32], most[32];
+
+    switch (field->type) {
+    case FIELD_OBJECT:
+    case FIELD_MAP:
+        (void)snprintf(out_text, size, "must be an object: { ... }");
+        break;
+    case FIELD_INTEGER:
+        (void)snprintf(out_text, size, "must be a whole number from %lld to %lld",
+                       (long long)field->min, (long long)field->max);
+        break;
+    case FIELD_RATE:
+        (void)snprintf(out_text, size, "must be a number from 0 to 1");
+        break;
+    case FIELD_BOOL:
+        (void)snprintf(out_text, size, "must be true or false");
+        break;
+    case FIELD_DURATION:
+        duration_format(field->min, least);
+        duration_format(field->max, most);
+        (void)snprintf(
+            out_text, size,
+            "must be a duration such as \"250ms\", \"2s\", \"1m\" or \"1h\", from %s to %s", least,
+            most);
+        break;
+    case FIELD_SIZE:
+        size_text(field->min, least);
+        size_text(field->max, most);
+        (void)snprintf(out_text, size,
+                       "must be a size such as \"64KiB\" or \"1MiB\", from %s to %s", least, most);
+        break;
+    case FIELD_WORD:
+        describe_words(field->words, out_text, size);
+        break;
+    case FIELD_STRING:
+    case FIELD_FILE:
+        (void)snprintf(out_text, size, "must be a string of %lld to %lld characters",
+                       (long long)field->min, (long long)field->max);
+        break;
+    case FIELD_ADDRESS:
+        (void)snprintf(out_text, size, "must be an IPv4 or IPv6 address such as \"127.0.0.1\"");
+        break;
+    case FIELD_ORIGINS:
+        (void)snprintf(out_text, size,
+                       "must be a list of origins such as \"https://app.example\", or [\"*\"]");
+        break;
+    case FIELD_LIST:
+        (void)snprintf(out_text, size, "must be a list of strings");
+        break;
+    case FIELD_TYPE_COUNT:
+        break;
+    }
+}
+
+const struct field_word *config_word_find(const struct field_word *words, const char *text)
+{
+    for (; words->text != NULL; words++) {
+        if (strcmp(words->text, text) == 0)
+            return words;
+    }
+    return NULL;
+}

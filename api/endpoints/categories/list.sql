@@ -1,0 +1,7 @@
+-- GET /categories
+-- All categories, with how many products each has on sale.
+SELECT c.slug, c.name, count(p.id) AS products
+FROM categories AS c
+LEFT JOIN products AS p ON p.category_id = c.id AND NOT p.discontinued
+GROUP BY c.id
+ORDER BY c.name

@@ -8,7 +8,9 @@
  * Owner    log_start()/log_stop() by app; there is one log a process.
  * Threads  log_begin .. log_end from any thread; before log_start() and after log_stop() lines are
  *          written directly (tests, commands).
- * Errors   a line longer than the limit (4 KiB) is ended early, and stays valid JSON.
+ * Errors   a line longer than the limit (4 KiB) is ended early, and stays valid JSON: a text is cut
+ *          with an ellipsis, another field left out. Invalid UTF-8 becomes U+FFFD.
+ * Keys     are written as they are: names without quotes or spaces.
  * Never    passwords, tokens, SQL text, parameter values (rule 15). */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -45,7 +47,7 @@ const char *log_level_name(enum log_level level);
 
 /* At most one line a second for each of these (refusals, failed connects). */
 struct log_limit {
-    int64_t next_us;       /* monotonic */
+    int64_t next_us;         /* monotonic */
     uint64_t left_out_count; /* since the last line; log it and set it to 0 */
 };
 

@@ -1,7 +1,7 @@
 /* json_text.h - strings as JSON (RFC 8259). SPDX-License-Identifier: MIT
  *
- * The escapes are those of PostgreSQL's escape_json(): \b \f \n \r \t \" \\ and \u00XX for the other
- * control bytes; everything else is copied. Input is UTF-8. */
+ * The escapes are those of PostgreSQL's escape_json(): \b \f \n \r \t \" \\ and \u00XX for the
+ * other control bytes; everything else is copied. Input is UTF-8. */
 #ifndef JSON_JSON_TEXT_H
 #define JSON_JSON_TEXT_H
 #include <stdbool.h>

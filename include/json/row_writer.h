@@ -7,6 +7,7 @@
  * json and jsonb as they are, dates and times in ISO 8601, arrays as arrays, all else its text.
  *
  * Owner    row_shape_create() .. row_shape_destroy() by the session's statement.
+ * Session  client_encoding UTF8 and DateStyle ISO, or dates are not to_json's.
  * Threads  one owner.
  * Errors   through the buffer: past its limit it is `failed`. */
 #ifndef JSON_ROW_WRITER_H
@@ -32,11 +33,12 @@ enum value_kind {
 struct value_type {
     enum value_kind kind;
     bool is_array;
-    char delimiter; /* of arrays: ',' but for box ';' */
+    char delimiter; /* of arrays: ',' but for box ';'; of int2vector and oidvector ' ' */
 };
 
-/* Of a built-in type's OID (also arrays of built-in types); VALUE_UNKNOWN for others. Built-in means
- * below 16384 and fixed by pg_type.dat. */
+/* Of a built-in type's OID (also arrays of built-in types); VALUE_UNKNOWN for others. Built-in
+ * means fixed by pg_type.dat. Unknown are also those whose text does not say enough: records,
+ * anyarray, arrays of vectors, and arrays of information_schema's domains. */
 struct value_type value_type_of(uint32_t type_oid);
 
 struct row_shape;

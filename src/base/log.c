@@ -192,8 +192,12 @@ static bool write_some(int fd, const char *bytes, size_t size_bytes, size_t *don
 static bool can_take(int fd, int timeout_ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLOUT};
+    int n;
 
-    return poll(&p, 1, timeout_ms) != 0; /* an error too: write() tells which */
+    do
+        n = poll(&p, 1, timeout_ms);
+    while (n < 0 && errno == EINTR);
+    return n != 0; /* an error too: write() tells which */
 }
 
 static bool write_batch(const char *bytes, size_t size_bytes)
@@ -276,6 +280,7 @@ bool log_start(int fd, enum log_level least, enum log_format format)
     atomic_store(&the.level, (int)least);
     atomic_store(&the.format, (int)format);
     atomic_store(&the.stop_at_us, INT64_MAX);
+    atomic_store(&the.is_fd_stuck, false);
     if (!make_thread())
         return false;
     atomic_store(&the.is_running, true);
@@ -368,17 +373,20 @@ static void put_field(struct log_line *l, const char *key, const char *value)
 /* The bytes that stand for the character at `text`, and how many it takes from there. */
 static size_t escape(const char *text, size_t size_bytes, char out[8], size_t *out_taken_bytes)
 {
+    static const char replacement[3] = {'\xEF', '\xBF', '\xBD'}; /* U+FFFD */
     static const char hex[] = "0123456789abcdef";
     unsigned char c = (unsigned char)*text;
     size_t length = utf8_character(text, size_bytes);
 
     *out_taken_bytes = length > 0 ? length : 1;
     if (length == 0) {
-        memcpy(out, "\xEF\xBF\xBD", 3); /* U+FFFD */
-        return 3;
+        memcpy(out, replacement, sizeof replacement);
+        return sizeof replacement;
     }
     if (c < 0x20 || c == 0x7F) {
-        memcpy(out, "\\u00", 4);
+        out[0] = '\\';
+        out[1] = 'u';
+        out[2] = out[3] = '0';
         out[4] = hex[c >> 4];
         out[5] = hex[c & 0xF];
         return 6;

@@ -27,9 +27,9 @@ struct postgres_session;
 struct route;
 
 struct outcome {
-    enum reason reason;   /* REASON_NONE: success */
-    struct body body;     /* owned: the JSON of a large success (a mapping); else empty */
-    char small_body[512]; /* the JSON of a small one */
+    enum reason reason;    /* REASON_NONE: success */
+    struct body body;      /* owned: the JSON of a large success (a mapping); else empty */
+    char small_body[4096]; /* the JSON of a small one */
     size_t small_bytes;
     char sqlstate[6];    /* empty: none */
     char detail[240];    /* for people; empty: the reason's title. Never SQL or values */
@@ -45,12 +45,14 @@ struct call {
     struct instant deadline;    /* of the request */
     struct instant created_at;
     struct ticket ticket;    /* of the admission; set again when promoted from the line */
-    bool has_permit;         /* false: it has a place in the waiting line */
+    bool has_permit;         /* the worker's word: false, it has a place in the waiting line; the
+                              * dependency clears it when its session took the permit over */
     bool is_short_by_caller; /* only the caller's header made the deadline that short */
     struct inbox *reply_to;  /* borrowed: the worker's inbox */
 
     /* The worker's alone. */
-    void *request; /* borrowed; NULL: nobody waits any more */
+    void *request;               /* borrowed; NULL: nobody waits any more */
+    struct route *limited_route; /* borrowed; it holds one of this route's @limit; NULL: none */
 
     /* Crossing. */
     struct inbox_item item;    /* in the dependency's inbox, then in reply_to */

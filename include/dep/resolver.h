@@ -1,11 +1,12 @@
-/* resolver.h - a thread that may block in DNS, so that nobody else does. SPDX-License-Identifier: MIT
+/* resolver.h - a thread that may block in DNS, so that nobody else does. SPDX-License-Identifier:
+ * MIT
  *
  * One lookup at a time; the asker gives up by its own deadline and ignores a late answer.
  *
- * Owner    resolver_start() .. resolver_stop() by the dependency. When a lookup hangs, stop abandons
- *          the thread: it frees what is left when it wakes.
- * Threads  resolver_ask() and resolver_take() by the owner; `done` is called on the resolver's thread.
- * Errors   a failed lookup is an answer with count 0 and a text. */
+ * Owner    resolver_start() .. resolver_stop() by the dependency. When a lookup hangs, stop
+ * abandons the thread: it frees what is left when it wakes. Threads  resolver_ask() and
+ * resolver_take() by the owner; `done` is called on the resolver's thread. Errors   a failed lookup
+ * is an answer with count 0 and a text. */
 #ifndef DEP_RESOLVER_H
 #define DEP_RESOLVER_H
 #include <stdbool.h>

@@ -63,7 +63,6 @@ struct endpoint {
     struct instant started_at;
     struct instant deadline;
     bool is_short_by_caller;
-    bool holds_limit; /* one of the route's @limit */
     uint32_t attempts;
 };
 

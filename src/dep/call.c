@@ -21,6 +21,7 @@ struct call *call_create(const struct route *route, struct bound_params *params,
     call->is_short_by_caller = false;
     call->reply_to = reply_to;
     call->request = NULL;
+    call->limited_route = NULL;
     atomic_init(&call->is_cancelled, false);
     atomic_init(&call->is_sent, false);
     call->is_hung_up = false;

@@ -1,0 +1,250 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "dep/dependency.h"
+#include "dep/postgres_internal.h"
+#include "query/route.h"
+
+enum { FIRST_OWN_OID = 16384 };
+
+/* What a type that is not built in is made of: through domains to their base, through arrays to
+ * their element. The last row is the innermost type; has_cast: to_json() would use a cast to json.
+ */
+static const char column_lookup_sql[] =
+    "WITH RECURSIVE t AS (SELECT y.oid, y.typtype, y.typelem, y.typbasetype, y.typdelim,"
+    " y.typcategory, y.typlen, false AS is_array, ','::\"char\" AS delimiter, 0 AS depth"
+    " FROM pg_catalog.pg_type y WHERE y.oid = $1::pg_catalog.oid"
+    " UNION ALL SELECT n.oid, n.typtype, n.typelem, n.typbasetype, n.typdelim, n.typcategory,"
+    " n.typlen, t.is_array OR t.typtype <> 'd', CASE WHEN t.typtype <> 'd' THEN t.typdelim"
+    " ELSE t.delimiter END, t.depth + 1 FROM t JOIN pg_catalog.pg_type n ON n.oid = CASE"
+    " WHEN t.typtype = 'd' THEN t.typbasetype WHEN t.typcategory = 'A' AND t.typlen = -1 AND"
+    " t.typelem <> 0 THEN t.typelem END)"
+    " SELECT t.oid, t.typtype, t.is_array, t.delimiter, EXISTS (SELECT FROM pg_catalog.pg_cast c"
+    " WHERE c.castsource = t.oid AND c.casttarget = 'pg_catalog.json'::pg_catalog.regtype"
+    " AND c.castmethod = 'f') FROM t ORDER BY t.depth DESC LIMIT 1";
+
+static const char param_lookup_sql[] = "SELECT pg_catalog.to_regtype($1)::pg_catalog.oid";
+
+void statement_fini(struct statement *st)
+{
+    free(st->types);
+    free(st->type_oids);
+    PQclear(st->described);
+    row_shape_destroy(st->shape);
+    *st = (struct statement){.version = st->version};
+}
+
+void statement_name(const struct route *route, const struct statement *st, char out[48])
+{
+    (void)snprintf(out, 48, "%.32s_%u", route->statement_name, st->version);
+}
+
+/* ---- types known to the dependency ---- */
+
+static const struct known_type *known_by_name(const struct postgres *p, const char *name)
+{
+    for (size_t i = 0; i < p->known_type_count; i++)
+        if (strcmp(p->known_types[i].name, name) == 0)
+            return &p->known_types[i];
+    return NULL;
+}
+
+static const struct known_type *known_column(const struct postgres *p, uint32_t oid)
+{
+    for (size_t i = 0; i < p->known_type_count; i++)
+        if (p->known_types[i].is_column && p->known_types[i].oid == oid)
+            return &p->known_types[i];
+    return NULL;
+}
+
+static void remember(struct postgres *p, const struct known_type *type)
+{
+    struct known_type *all =
+        realloc(p->known_types, (p->known_type_count + 1) * sizeof *p->known_types);
+
+    ENSURE(all != NULL);
+    all[p->known_type_count++] = *type;
+    p->known_types = all;
+}
+
+static void param_type_name(const struct param_type *type, char out[80])
+{
+    (void)snprintf(out, 80, "%.63s%s", type->name, type->is_array ? "[]" : "");
+}
+
+static uint32_t param_oid(const struct postgres *p, const struct param_type *type)
+{
+    const struct known_type *known;
+    char name[80];
+
+    if (type->oid != 0)
+        return type->oid;
+    param_type_name(type, name);
+    known = known_by_name(p, name);
+    return known != NULL ? known->oid : 0;
+}
+
+int statement_unknown_param(const struct postgres *p, const struct route *route)
+{
+    for (size_t i = 0; i < route->bind_count; i++)
+        if (param_oid(p, &route->params[route->bind_params[i]].type) == 0)
+            return (int)i;
+    return -1;
+}
+
+bool statement_send_param_lookup(struct postgres_session *s, const struct route *route, int index)
+{
+    char name[80];
+    const char *values[] = {name};
+
+    param_type_name(&route->params[route->bind_params[index]].type, name);
+    s->lookup_index = index;
+    s->has_lookup_row = false;
+    session_push(s, STEP_LOOK_UP);
+    return PQsendQueryParams(s->conn, param_lookup_sql, 1, NULL, values, NULL, NULL, 0) != 0;
+}
+
+bool statement_take_param_lookup(struct postgres_session *s, const struct route *route,
+                                 struct failure *out)
+{
+    const struct param *param = &route->params[route->bind_params[s->lookup_index]];
+    struct known_type type = {.oid = (uint32_t)strtoul(s->lookup_text, NULL, 10)};
+    char name[80];
+
+    param_type_name(&param->type, name);
+    if (!s->has_lookup_row || type.oid == 0) {
+        failure_set(out, REASON_QUERY_INVALID, EVIDENCE_NONE,
+                    "the type of parameter \"%s\" does not exist in the database", param->name);
+        return false;
+    }
+    memcpy(type.name, name, sizeof type.name);
+    remember(s->owner, &type);
+    return true;
+}
+
+/* ---- Parse and Describe ---- */
+
+static bool send_parse(struct postgres_session *s, const struct route *route, const char *name)
+{
+    Oid *oids = calloc(route->bind_count + 1, sizeof *oids);
+    bool is_sent;
+
+    if (oids == NULL)
+        return false;
+    for (size_t i = 0; i < route->bind_count; i++)
+        oids[i] = param_oid(s->owner, &route->params[route->bind_params[i]].type);
+    is_sent = PQsendPrepare(s->conn, name, route->sql, (int)route->bind_count, oids) != 0;
+    free(oids);
+    return is_sent;
+}
+
+bool statement_send_prepare(struct postgres_session *s, const struct route *route)
+{
+    struct statement *st = &s->statements[route->id];
+    char name[48];
+
+    statement_fini(st);
+    st->version++;
+    statement_name(route, st, name);
+    session_push(s, STEP_PREPARE);
+    if (!send_parse(s, route, name))
+        return false;
+    session_push(s, STEP_DESCRIBE);
+    return PQsendDescribePrepared(s->conn, name) != 0;
+}
+
+bool statement_described(struct postgres_session *s, const struct route *route,
+                         const PGresult *result)
+{
+    struct statement *st = &s->statements[route->id];
+    size_t count = (size_t)PQnfields(result);
+
+    st->column_count = (int)count;
+    st->types = calloc(count + 1, sizeof *st->types);
+    st->type_oids = calloc(count + 1, sizeof *st->type_oids);
+    if (st->types == NULL || st->type_oids == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        st->type_oids[i] = PQftype(result, (int)i);
+        st->types[i] = value_type_of(st->type_oids[i]);
+    }
+    st->described = PQcopyResult(result, PG_COPYRES_ATTRS);
+    return st->described != NULL;
+}
+
+bool statement_finish(struct postgres_session *s, const struct route *route)
+{
+    struct statement *st = &s->statements[route->id];
+
+    st->shape = row_shape_create(st->described, st->types);
+    PQclear(st->described);
+    st->described = NULL;
+    st->is_prepared = st->shape != NULL;
+    return st->is_prepared;
+}
+
+/* ---- columns ---- */
+
+int statement_unknown_column(struct postgres_session *s, const struct route *route)
+{
+    struct statement *st = &s->statements[route->id];
+
+    for (int i = 0; i < st->column_count; i++) {
+        const struct known_type *known;
+
+        if (st->types[i].kind != VALUE_UNKNOWN)
+            continue;
+        known = known_column(s->owner, st->type_oids[i]);
+        if (known == NULL)
+            return i;
+        st->types[i] = known->type;
+    }
+    return -1;
+}
+
+bool statement_send_column_lookup(struct postgres_session *s, const struct route *route, int index)
+{
+    char oid[16];
+    const char *values[] = {oid};
+
+    (void)snprintf(oid, sizeof oid, "%" PRIu32, s->statements[route->id].type_oids[index]);
+    s->lookup_index = index;
+    s->has_lookup_row = false;
+    session_push(s, STEP_LOOK_UP);
+    return PQsendQueryParams(s->conn, column_lookup_sql, 1, NULL, values, NULL, NULL, 0) != 0;
+}
+
+/* Of the innermost type. False: only the server could render it. */
+static bool kind_of(uint32_t oid, char typtype, bool has_cast, enum value_kind *out)
+{
+    if (oid < FIRST_OWN_OID) {
+        *out = value_type_of(oid).kind;
+        return *out != VALUE_UNKNOWN;
+    }
+    *out = VALUE_TEXT;
+    return typtype != 'c' && !has_cast;
+}
+
+bool statement_take_column_lookup(struct postgres_session *s, const struct route *route,
+                                  const PGresult *row, struct failure *out)
+{
+    const struct statement *st = &s->statements[route->id];
+    struct known_type type = {.oid = st->type_oids[s->lookup_index], .is_column = true};
+    uint32_t innermost = (uint32_t)strtoul(PQgetvalue(row, 0, 0), NULL, 10);
+
+    if (!kind_of(innermost, PQgetvalue(row, 0, 1)[0], PQgetvalue(row, 0, 4)[0] == 't',
+                 &type.type.kind)) {
+        failure_set(out, REASON_QUERY_INVALID, EVIDENCE_NONE,
+                    "column %d of the result has a type that cannot be written as JSON yet; wrap "
+                    "it in to_json() in the statement",
+                    s->lookup_index + 1);
+        return false;
+    }
+    type.type.is_array = PQgetvalue(row, 0, 2)[0] == 't';
+    type.type.delimiter = PQgetvalue(row, 0, 3)[0];
+    remember(s->owner, &type);
+    return true;
+}

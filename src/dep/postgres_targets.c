@@ -1,0 +1,157 @@
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dep/postgres_internal.h"
+
+static const char *option(const PQconninfoOption *options, const char *keyword)
+{
+    for (const PQconninfoOption *o = options; o->keyword != NULL; o++)
+        if (strcmp(o->keyword, keyword) == 0)
+            return o->val != NULL && o->val[0] != '\0' ? o->val : NULL;
+    return NULL;
+}
+
+/* What was given, else what libpq would take from the environment. */
+static void fill_defaults(PQconninfoOption *options)
+{
+    PQconninfoOption *defaults = PQconndefaults();
+
+    for (PQconninfoOption *o = options; defaults != NULL && o->keyword != NULL; o++) {
+        const char *value = option(defaults, o->keyword);
+
+        if (o->val == NULL && value != NULL)
+            o->val = strdup(value);
+    }
+    PQconninfoFree(defaults);
+}
+
+/* The n-th of a comma-separated list into `out`; false: there is none. */
+static bool list_item(const char *list, int n, char *out, size_t size)
+{
+    const char *end;
+
+    out[0] = '\0';
+    for (; n > 0 && list != NULL; n--) {
+        list = strchr(list, ',');
+        if (list != NULL)
+            list++;
+    }
+    if (list == NULL)
+        return false;
+    end = strchrnul(list, ',');
+    (void)snprintf(out, size, "%.*s", (int)(end - list), list);
+    return true;
+}
+
+static bool is_numeric(const char *host)
+{
+    unsigned char bytes[16];
+
+    return inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
+}
+
+static void add_target(struct targets *t, int n, bool has_one_port)
+{
+    struct target *target = &t->items[t->count];
+    const char *ports = option(t->options, "port");
+
+    *target = (struct target){.resolved_at = INSTANT_NEVER};
+    (void)list_item(option(t->options, "host"), n, target->host, sizeof target->host);
+    (void)list_item(option(t->options, "hostaddr"), n, target->address, sizeof target->address);
+    (void)list_item(ports, has_one_port ? 0 : n, target->port, sizeof target->port);
+    if (target->port[0] == '\0')
+        (void)snprintf(target->port, sizeof target->port, "5432");
+    if (target->host[0] == '\0' && target->address[0] == '\0')
+        (void)snprintf(target->host, sizeof target->host, "/var/run/postgresql");
+    target->is_local = target->host[0] == '/' || target->host[0] == '@';
+    if (target->address[0] == '\0' && is_numeric(target->host))
+        (void)snprintf(target->address, sizeof target->address, "%.63s", target->host);
+    t->count++;
+}
+
+bool targets_parse(struct targets *t, const char *conninfo, struct error *err)
+{
+    char *problem = NULL, ignored[256];
+    const char *hosts, *ports;
+    int n = 0;
+
+    *t = (struct targets){.options = PQconninfoParse(conninfo, &problem)};
+    if (t->options == NULL) {
+        (void)error_set(err, "conninfo: %s", problem != NULL ? problem : "out of memory");
+        err->text[strcspn(err->text, "\n")] = '\0';
+        PQfreemem(problem);
+        return false;
+    }
+    if (option(t->options, "service") != NULL) {
+        targets_fini(t);
+        return error_set(err, "conninfo: service= is not supported; give host, port and the rest");
+    }
+    fill_defaults(t->options);
+    hosts = option(t->options, "host") != NULL ? option(t->options, "host")
+                                               : option(t->options, "hostaddr");
+    ports = option(t->options, "port");
+    do {
+        add_target(t, n, ports != NULL && strchr(ports, ',') == NULL);
+        n++;
+    } while (t->count < TARGETS_MAX && hosts != NULL &&
+             list_item(hosts, n, ignored, sizeof ignored));
+    return true;
+}
+
+void targets_fini(struct targets *t)
+{
+    PQconninfoFree(t->options);
+    t->options = NULL;
+}
+
+struct keywords {
+    const char *names[CONNINFO_MAX], *values[CONNINFO_MAX];
+    int count;
+};
+
+static void put(struct keywords *k, const char *name, const char *value)
+{
+    if (value == NULL || value[0] == '\0' || k->count >= CONNINFO_MAX - 1)
+        return;
+    k->names[k->count] = name;
+    k->values[k->count] = value;
+    k->count++;
+    k->names[k->count] = k->values[k->count] = NULL;
+}
+
+static bool is_ours(const char *keyword)
+{
+    static const char *const ours[] = {"host",       "hostaddr",         "port",
+                                       "password",   "tcp_user_timeout", "client_encoding",
+                                       "gssencmode", "connect_timeout"};
+
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        if (strcmp(keyword, ours[i]) == 0)
+            return true;
+    return false;
+}
+
+PGconn *targets_connect(const struct targets *t, const struct target *target, const char *address,
+                        const char *password, int64_t tcp_user_timeout_us)
+{
+    struct keywords k = {.count = 0};
+    const char *gssencmode = option(t->options, "gssencmode");
+    char timeout_ms[24];
+
+    for (const PQconninfoOption *o = t->options; o->keyword != NULL; o++)
+        if (!is_ours(o->keyword))
+            put(&k, o->keyword, o->val);
+    (void)snprintf(timeout_ms, sizeof timeout_ms, "%lld", (long long)(tcp_user_timeout_us / 1000));
+    put(&k, "host", target->host);
+    put(&k, "hostaddr", address);
+    put(&k, "port", target->port);
+    put(&k, "password", password != NULL ? password : option(t->options, "password"));
+    put(&k, "tcp_user_timeout", timeout_ms);
+    put(&k, "client_encoding", "UTF8");
+    /* Else libpq looks for Kerberos files, and may ask a key server, before it says hello. */
+    put(&k, "gssencmode", gssencmode != NULL ? gssencmode : "disable");
+    put(&k, "fallback_application_name", "weir");
+    return PQconnectStartParams(k.names, k.values, 0);
+}

@@ -19,8 +19,8 @@ struct route;
 
 struct bound_params {
     size_t count;
-    const char **values; /* owned array, index as $k - 1; NULL: SQL NULL; NUL-terminated text */
-    char *memory;        /* owned: what the values point into */
+    const char **values; /* in `memory`; index as $k - 1; NULL: SQL NULL; NUL-terminated text */
+    char *memory;        /* owned: one block, this array and what its values point to */
     size_t memory_bytes; /* all of it, for accounting */
 };
 
@@ -33,15 +33,17 @@ struct raw_text {
 typedef struct raw_text header_lookup_fn(void *ctx, const char *name);
 
 struct raw_inputs {
-    const struct raw_text *segments; /* raw path segments, percent-encoded, as many as the route's */
-    struct raw_text query;           /* raw, after the '?'; data NULL: none */
-    struct raw_text body;            /* raw; data NULL: none */
+    const struct raw_text
+        *segments;         /* raw path segments, percent-encoded, as many as the route's */
+    struct raw_text query; /* raw, after the '?'; data NULL: none */
+    struct raw_text body;  /* raw; data NULL: none */
     header_lookup_fn *header;
-    void *header_ctx;                /* borrowed */
+    void *header_ctx; /* borrowed */
 };
 
-/* False: *out_reason is REASON_BAD_PARAMETER or REASON_BAD_BODY (or REASON_INTERNAL, out of memory),
- * err the detail, *out_param the parameter's name or NULL (borrowed from the route). */
+/* False: *out_reason is REASON_BAD_PARAMETER or REASON_BAD_BODY (or REASON_INTERNAL, out of
+ * memory), err the detail; *out is then empty. A parameter in=header with an underscore in its name
+ * is also looked up with dashes instead. The body of a GET is not looked at. */
 bool params_bind(const struct route *route, const struct raw_inputs *inputs,
                  struct bound_params *out, enum reason *out_reason, struct error *err);
 void bound_params_fini(struct bound_params *params);

@@ -1,4 +1,5 @@
-/* route.h - one endpoint: what an SQL file says, checked, ready to serve. SPDX-License-Identifier: MIT
+/* route.h - one endpoint: what an SQL file says, checked, ready to serve.
+ * SPDX-License-Identifier: MIT
  *
  * Owner    the catalog that read it; immutable after start.
  * Units    _us microseconds, _bytes bytes.
@@ -31,9 +32,9 @@ enum param_check {
     CHECK_FLOAT,
     CHECK_BOOL,
     CHECK_UUID,
-    CHECK_JSON,    /* json, jsonb: in a body the raw text of the value */
-    CHECK_ZONED,   /* timestamptz, timetz: a space before the offset is a raw + (says %2B) */
-    CHECK_SERVER,  /* only PostgreSQL can judge */
+    CHECK_JSON,   /* json, jsonb: in a body the raw text of the value */
+    CHECK_ZONED,  /* timestamptz, timetz: a space before the offset is a raw + (says %2B) */
+    CHECK_SERVER, /* only PostgreSQL can judge */
 };
 
 /* A PostgreSQL type as a parameter. */
@@ -42,6 +43,7 @@ struct param_type {
     uint32_t oid;         /* what is sent with Parse; 0: not built in, looked up when prepared */
     uint32_t element_oid; /* of an array's elements (equals the scalar's oid); else 0 */
     bool is_array;
+    char delimiter; /* between elements of an array literal */
     enum param_check check;
     int64_t least, greatest; /* CHECK_INTEGER: the type's own range */
 };
@@ -50,18 +52,18 @@ struct param {
     char *name; /* owned */
     struct param_type type;
     enum param_place place;
-    int path_segment;     /* IN_PATH: which segment (from 0) */
-    bool is_optional;     /* absent is NULL */
-    char *default_text;   /* owned; NULL: none. Already checked */
-    char *min_text;       /* owned; NULL: none. Numbers compare as decimals */
+    int path_segment;   /* IN_PATH: which segment (from 0) */
+    bool is_optional;   /* absent is NULL */
+    char *default_text; /* owned; NULL: none. Already checked */
+    char *min_text;     /* owned; NULL: none. Numbers compare as decimals */
     char *max_text;
     int64_t min_length, max_length; /* characters; -1: none */
-    char *pattern_text;   /* owned; POSIX ERE on the whole value */
-    regex_t pattern;      /* compiled when pattern_text is not NULL; regexec() is thread-safe */
-    char **enum_texts;    /* owned */
+    char *pattern_text;             /* owned; POSIX ERE on the whole value */
+    regex_t pattern;   /* compiled when pattern_text is not NULL; regexec() is thread-safe */
+    char **enum_texts; /* owned */
     size_t enum_count;
-    char *example_text;   /* owned; for docs and drills */
-    int line, column;     /* of its @param */
+    char *example_text; /* owned; for docs and drills */
+    int line, column;   /* of its @param */
 };
 
 enum result_kind { RESULT_MANY, RESULT_ONE, RESULT_VALUE, RESULT_EXEC, RESULT_KIND_COUNT };
@@ -71,16 +73,22 @@ struct path_segment {
     bool is_parameter;
 };
 
+/* Where a stretch of route->sql was copied from. */
+struct sql_place {
+    size_t offset_bytes; /* in route->sql; up to the next place the text is the file's */
+    int line, column;
+};
+
 struct route {
-    uint32_t id;           /* index in the catalog; labels of metrics */
+    uint32_t id; /* index in the catalog; labels of metrics */
     enum http_method method;
-    char *label;           /* owned: "GET /books/{id}" */
-    char *template;        /* owned: "/books/{id}" */
+    char *label;                   /* owned: "GET /books/{id}" */
+    char *template;                /* owned: "/books/{id}" */
     struct path_segment *segments; /* owned */
     size_t segment_count;
-    char *description;     /* owned; may be empty */
+    char *description; /* owned; may be empty */
 
-    struct param *params;  /* owned; in the order of @param */
+    struct param *params; /* owned; in the order of @param */
     size_t param_count;
     char *sql;             /* owned: the statement with $1..$n; :names replaced */
     uint32_t *bind_params; /* owned: $k binds params[bind_params[k-1]] (each name once) */
@@ -88,24 +96,27 @@ struct route {
     uint64_t sql_hash;
     char statement_name[32]; /* of the prepared statement: from the hash */
 
-    uint32_t source;       /* index in config.dependencies */
+    uint32_t source; /* index in config.dependencies */
     enum result_kind result;
     int success_status;
-    int64_t timeout_us;    /* 0: request_timeout */
-    uint32_t limit;        /* 0: none */
+    int64_t timeout_us; /* 0: request_timeout */
+    uint32_t limit;     /* 0: none */
     _Atomic uint32_t limit_in_use;
     bool is_exclusive;
-    bool is_write;         /* not a GET: a read-write session */
+    bool is_write; /* not a GET: a read-write session */
     bool is_idempotent;
     bool may_commit_inside; /* CALL or DO: an error does not prove that nothing happened */
     uint64_t max_rows;
     size_t max_bytes;
 
-    char *file;            /* owned: path as it is reported */
-    int source_line, source_column;   /* of @from, else of the first line */
+    char *file;                     /* owned: path as it is reported */
+    int source_line, source_column; /* of @from, else of the first line */
     int timeout_line, timeout_column;
-    int sql_line;          /* of the statement's first byte in the file */
+    int sql_line; /* of the statement's first byte in the file */
     int sql_column;
+    int first_line, first_column; /* of the METHOD /path line */
+    struct sql_place *sql_places; /* owned; ascending */
+    size_t sql_place_count;
 };
 
 void route_fini(struct route *route);
@@ -113,7 +124,8 @@ const char *http_method_name(enum http_method method);
 bool http_method_parse(const char *text, size_t size_bytes, enum http_method *out_method);
 const char *result_kind_name(enum result_kind kind);
 
-/* Place in the SQL file of a byte offset in route->sql (PostgreSQL reports 1-based characters). */
+/* Place in the SQL file of a character of route->sql, counted from 1 as PostgreSQL reports it (0,
+ * or one past the end, is the nearest place there is). */
 void route_place_of(const struct route *route, size_t sql_character, int *out_line,
                     int *out_column);
 #endif

@@ -1,14 +1,21 @@
 /* sql_lexer.h - PostgreSQL's lexical rules (manual, section 4.1), as far as needed to find :names,
  * the first keyword, semicolons and comments. SPDX-License-Identifier: MIT
  *
- * Strings ('..', E'..', B/X/U&, dollar quotes), quoted names, comments (nested), ::casts, array slices
+ * Strings ('..', E'..', B/X/U&, dollar quotes), quoted names, comments (nested), ::casts, array
+ * slices
  * ([1:2], [a:b]) and := are not parameters.
  *
+ * In [ ] a colon after an operand is a slice ([1:b], [a:b]); elsewhere (ARRAY[:a, :b], x[:i]) a
+ * colon and a name are a parameter.
+ *
  * Threads  values; the text is borrowed.
- * Errors   SQL_TOKEN_ERROR with a sentence: unterminated string, comment, quoted name, dollar quote. */
+ * Errors   SQL_TOKEN_ERROR with a sentence: unterminated string, comment, quoted name, dollar
+ * quote. */
 #ifndef QUERY_SQL_LEXER_H
 #define QUERY_SQL_LEXER_H
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum sql_token_kind {
     SQL_TOKEN_END,
@@ -16,8 +23,8 @@ enum sql_token_kind {
     SQL_TOKEN_PARAMETER, /* :name; start is at the colon */
     SQL_TOKEN_COMMENT,
     SQL_TOKEN_SEMICOLON,
-    SQL_TOKEN_LITERAL,   /* string, number, quoted name, $1 */
-    SQL_TOKEN_OTHER,     /* one operator or punctuation character, or :: */
+    SQL_TOKEN_LITERAL, /* string, number, quoted name, $1 */
+    SQL_TOKEN_OTHER,   /* one operator or punctuation character, or :: */
     SQL_TOKEN_ERROR,
 };
 
@@ -33,7 +40,8 @@ struct sql_lexer {
     size_t size_bytes;
     size_t at;
     int line, column;
-    int bracket_depth; /* inside [ ]: a lone colon is a slice */
+    uint64_t nesting;  /* one bit a level, innermost lowest: 1 is [ ], 0 is ( ) */
+    bool ends_operand; /* the last token could end an operand: in [ ] a colon is then a slice */
 };
 
 void sql_lexer_init(struct sql_lexer *lexer, const char *text, size_t size_bytes, int line,

@@ -1,0 +1,99 @@
+/* query_file_internal.h - one SQL file on its way to a route: what the readers of its parts share.
+ * SPDX-License-Identifier: MIT
+ *
+ *   query_file.c   comment block and statement; the METHOD /path line
+ *   words.c        a setting's line, cut into words
+ *   settings.c     @from, @result, @timeout ...
+ *   param_spec.c   @param
+ *   statement.c    the SQL: :names to $n, and what no file may do
+ *
+ * Owner    everything read goes into `route` at once, so that route_fini() frees it after any
+ * mistake. Errors   all mistakes go to `complaints`. Out of memory ends the process: this runs at
+ * start. */
+#ifndef QUERY_QUERY_FILE_INTERNAL_H
+#define QUERY_QUERY_FILE_INTERNAL_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/error.h"
+#include "query/catalog.h"
+#include "query/route.h"
+
+struct complaints;
+
+enum { SEGMENT_MAX_COUNT = 32, PARAM_MAX_COUNT = 1000 };
+
+struct query_file {
+    const char *shown; /* borrowed: its path as it is reported */
+    const char *text;  /* borrowed */
+    size_t size_bytes;
+    const struct catalog_source *sources; /* borrowed */
+    size_t source_count;
+    int64_t request_timeout_us;
+    struct complaints *complaints; /* borrowed */
+    struct route *route;           /* borrowed: being filled */
+    bool has_first_line;           /* method and path are known */
+    unsigned settings_seen;        /* one bit a row of the table of settings */
+};
+
+/* A word of a setting's line: `text`, or text=value. */
+struct word {
+    char *text;  /* owned; quotes taken off */
+    char *value; /* owned; NULL: there is no = */
+    int column, value_column;
+};
+
+struct words {
+    struct word *items; /* owned */
+    size_t count;
+    int line, column; /* of the setting */
+    int end_column;   /* one past its last byte: where a missing word would be */
+};
+
+/* False: a quote is not closed; *out_column says which. `out` needs words_fini() only on success.
+ */
+bool words_split(const char *text, size_t size_bytes, int line, int column, struct words *out,
+                 int *out_column);
+void words_fini(struct words *words);
+
+/* A line "@name ...", from its @. */
+void setting_read(struct query_file *file, const char *text, size_t size_bytes, int line,
+                  int column);
+
+/* What only the whole comment block can tell: the source, the path's parameters. */
+void settings_finish(struct query_file *file);
+
+void param_spec_read(struct query_file *file, const struct words *words);
+bool param_name_is_valid(const char *name, size_t size_bytes);
+
+/* The statement: `text` is the rest of the file. */
+void statement_read(struct query_file *file, const char *text, size_t size_bytes, int line,
+                    int column);
+
+/* False: no route at all (its method and path are not known). */
+bool query_file_read(struct query_file *file);
+
+PRINTF_LIKE(4, 5)
+void query_file_complain(const struct query_file *file, int line, int column, const char *fmt, ...);
+
+static inline char *copy_text(const char *text, size_t size_bytes)
+{
+    char *copy = strndup(text, size_bytes);
+
+    ENSURE(copy != NULL);
+    return copy;
+}
+
+/* Room for one more: this runs at start only, where plain growth by one is fast enough. */
+static inline void *grow_by_one(void *items, size_t count, size_t item_bytes)
+{
+    void *grown = reallocarray(items, count + 1, item_bytes);
+
+    ENSURE(grown != NULL);
+    return grown;
+}
+#endif

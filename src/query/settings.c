@@ -1,0 +1,319 @@
+#include <inttypes.h>
+
+#include "base/complaint.h"
+#include "base/nearest.h"
+#include "base/quantity.h"
+#include "query/query_file_internal.h"
+
+typedef void setting_reader(struct query_file *file, const struct words *words);
+
+/* The one value of a setting, the word after its name; NULL: complained. */
+static const struct word *only_value(struct query_file *file, const struct words *words,
+                                     const char *wanted)
+{
+    const char *name = words->items[0].text;
+
+    if (words->count < 2) {
+        query_file_complain(file, words->line, words->end_column, "%s needs %s", name, wanted);
+        return NULL;
+    }
+    if (words->count > 2) {
+        query_file_complain(file, words->line, words->items[2].column,
+                            "%s takes %s, and nothing else", name, wanted);
+        return NULL;
+    }
+    if (words->items[1].value != NULL) {
+        query_file_complain(file, words->line, words->items[1].column,
+                            "%s takes %s, without =", name, wanted);
+        return NULL;
+    }
+    return &words->items[1];
+}
+
+static void expect_no_value(struct query_file *file, const struct words *words)
+{
+    if (words->count > 1)
+        query_file_complain(file, words->line, words->items[1].column, "%s takes no value",
+                            words->items[0].text);
+}
+
+/* A whole number from `least` to `most`; complains. */
+static bool read_count(struct query_file *file, const struct words *words, uint64_t least,
+                       uint64_t most, uint64_t *out)
+{
+    const struct word *word = only_value(file, words, "a whole number");
+    uint64_t value = 0;
+    bool is_number = word != NULL && word->text[0] != '\0';
+
+    if (word == NULL)
+        return false;
+    for (const char *at = word->text; is_number && *at != '\0'; at++)
+        is_number = *at >= '0' && *at <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
+                    !__builtin_add_overflow(value, (uint64_t)(*at - '0'), &value);
+    if (!is_number || value < least || value > most) {
+        query_file_complain(file, words->line, word->column,
+                            "%s must be a whole number from %" PRIu64 " to %" PRIu64,
+                            words->items[0].text, least, most);
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+static void read_result(struct query_file *file, const struct words *words)
+{
+    const struct word *word = only_value(file, words, "many, one, value or exec");
+    const char *names[RESULT_KIND_COUNT], *near;
+
+    if (word == NULL)
+        return;
+    for (unsigned i = 0; i < RESULT_KIND_COUNT; i++) {
+        names[i] = result_kind_name((enum result_kind)i);
+        if (strcmp(names[i], word->text) == 0) {
+            file->route->result = (enum result_kind)i;
+            return;
+        }
+    }
+    near = nearest_word(word->text, names, RESULT_KIND_COUNT);
+    query_file_complain(file, words->line, word->column,
+                        "@result is many, one, value or exec, not '%s'%s%s", word->text,
+                        near != NULL ? "; did you mean " : "", near != NULL ? near : "");
+}
+
+static void read_status(struct query_file *file, const struct words *words)
+{
+    uint64_t value;
+
+    if (read_count(file, words, 200, 299, &value))
+        file->route->success_status = (int)value;
+}
+
+static void read_timeout(struct query_file *file, const struct words *words)
+{
+    const struct word *word = only_value(file, words, "a duration such as 800ms or 2s");
+    char longest[32];
+    int64_t value;
+
+    if (word == NULL)
+        return;
+    file->route->timeout_line = words->line;
+    file->route->timeout_column = word->column;
+    if (!duration_parse(word->text, strlen(word->text), &value) || value == 0) {
+        query_file_complain(file, words->line, word->column,
+                            "@timeout must be a duration such as 800ms or 2s");
+        return;
+    }
+    if (value > file->request_timeout_us) {
+        duration_format(file->request_timeout_us, longest);
+        query_file_complain(file, words->line, word->column,
+                            "@timeout %s is longer than request_timeout (%s)", word->text, longest);
+        return;
+    }
+    file->route->timeout_us = value;
+}
+
+static void read_limit(struct query_file *file, const struct words *words)
+{
+    uint64_t value;
+
+    if (read_count(file, words, 1, UINT32_MAX, &value))
+        file->route->limit = (uint32_t)value;
+}
+
+static void read_max_rows(struct query_file *file, const struct words *words)
+{
+    uint64_t value;
+
+    if (read_count(file, words, 1, INT64_MAX, &value))
+        file->route->max_rows = value;
+}
+
+static void read_max_bytes(struct query_file *file, const struct words *words)
+{
+    const struct word *word = only_value(file, words, "a size such as 64KiB or 8MiB");
+    size_t value;
+
+    if (word == NULL)
+        return;
+    if (size_parse(word->text, strlen(word->text), &value) && value > 0)
+        file->route->max_bytes = value;
+    else
+        query_file_complain(file, words->line, word->column,
+                            "@max_bytes must be a size such as 64KiB or 8MiB");
+}
+
+static void read_exclusive(struct query_file *file, const struct words *words)
+{
+    expect_no_value(file, words);
+    file->route->is_exclusive = true;
+}
+
+static void read_idempotent(struct query_file *file, const struct words *words)
+{
+    expect_no_value(file, words);
+    file->route->is_idempotent = true;
+}
+
+static bool find_source(const struct query_file *file, const char *name, uint32_t *out)
+{
+    for (size_t i = 0; i < file->source_count; i++) {
+        if (strcmp(file->sources[i].name, name) == 0) {
+            *out = (uint32_t)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void complain_of_source(struct query_file *file, int line, const struct word *word)
+{
+    const char **names = calloc(file->source_count + 1, sizeof *names), *near;
+
+    ENSURE(names != NULL);
+    for (size_t i = 0; i < file->source_count; i++)
+        names[i] = file->sources[i].name;
+    near = nearest_word(word->text, names, file->source_count);
+    query_file_complain(file, line, word->column, "@from: no dependency is called '%s'%s%s",
+                        word->text, near != NULL ? "; did you mean " : "",
+                        near != NULL ? near : "");
+    free(names);
+}
+
+static void read_from(struct query_file *file, const struct words *words)
+{
+    const struct word *word;
+
+    file->route->source_line = words->line;
+    file->route->source_column = words->column;
+    for (size_t i = 1; i < words->count; i++) {
+        if (strpbrk(words->items[i].text, ",|") != NULL) {
+            query_file_complain(file, words->line, words->items[i].column,
+                                "several sources in @from are not supported yet");
+            return;
+        }
+    }
+    word = only_value(file, words, "the name of a dependency");
+    if (word == NULL)
+        return;
+    file->route->source_column = word->column;
+    /* With no dependency at all the config has its own complaint. */
+    if (file->source_count > 0 && !find_source(file, word->text, &file->route->source))
+        complain_of_source(file, words->line, word);
+}
+
+static const struct setting {
+    const char *name;
+    setting_reader *read; /* NULL: known, not supported yet */
+    bool may_repeat;
+} settings[] = {
+    {"param", param_spec_read, true},
+    {"from", read_from, false},
+    {"result", read_result, false},
+    {"status", read_status, false},
+    {"timeout", read_timeout, false},
+    {"limit", read_limit, false},
+    {"exclusive", read_exclusive, false},
+    {"max_rows", read_max_rows, false},
+    {"max_bytes", read_max_bytes, false},
+    {"idempotent", read_idempotent, false},
+    {"cache", NULL, true},
+    {"purges", NULL, true},
+    {"fallback", NULL, true},
+    {"auth", NULL, true},
+    {"rate", NULL, true},
+    {"part", NULL, true},
+};
+
+enum { SETTING_COUNT = sizeof settings / sizeof *settings };
+
+static size_t find_setting(const char *name, size_t size_bytes)
+{
+    size_t i = 0;
+
+    while (i < SETTING_COUNT && (strlen(settings[i].name) != size_bytes ||
+                                 memcmp(settings[i].name, name, size_bytes) != 0))
+        i++;
+    return i;
+}
+
+static void complain_of_setting(struct query_file *file, const char *name, size_t size_bytes,
+                                int line, int column)
+{
+    const char *names[SETTING_COUNT], *near;
+    char *wrong = copy_text(name, size_bytes);
+
+    for (size_t i = 0; i < SETTING_COUNT; i++)
+        names[i] = settings[i].name;
+    near = nearest_word(wrong, names, SETTING_COUNT);
+    query_file_complain(file, line, column, "no setting is called @%s%s%s", wrong,
+                        near != NULL ? "; did you mean @" : "", near != NULL ? near : "");
+    free(wrong);
+}
+
+void setting_read(struct query_file *file, const char *text, size_t size_bytes, int line,
+                  int column)
+{
+    size_t name_bytes = 1, row;
+    struct words words;
+    int quote_column;
+
+    while (name_bytes < size_bytes && strchr(" \t\r", text[name_bytes]) == NULL)
+        name_bytes++;
+    row = find_setting(text + 1, name_bytes - 1);
+    if (row == SETTING_COUNT) {
+        complain_of_setting(file, text + 1, name_bytes - 1, line, column);
+        return;
+    }
+    if (settings[row].read == NULL) {
+        query_file_complain(file, line, column, "@%s is not supported yet", settings[row].name);
+        return;
+    }
+    if ((file->settings_seen & 1U << row) != 0 && !settings[row].may_repeat)
+        query_file_complain(file, line, column, "@%s is given twice", settings[row].name);
+    file->settings_seen |= 1U << row;
+    if (!words_split(text, size_bytes, line, column, &words, &quote_column)) {
+        query_file_complain(file, line, quote_column, "@%s: the quote is never closed",
+                            settings[row].name);
+        return;
+    }
+    settings[row].read(file, &words);
+    words_fini(&words);
+}
+
+static void choose_source(struct query_file *file)
+{
+    struct route *route = file->route;
+
+    if (route->source_line == 0) {
+        route->source_line = route->first_line;
+        route->source_column = route->first_column;
+        if (file->source_count > 1 && !find_source(file, "primary", &route->source))
+            query_file_complain(file, route->first_line, route->first_column,
+                                "@from is missing: there are several dependencies, and none is "
+                                "called primary");
+    }
+    if (file->has_first_line && route->is_write && route->source < file->source_count &&
+        file->sources[route->source].is_read_only)
+        query_file_complain(file, route->source_line, route->source_column,
+                            "a %s writes, and the dependency '%s' is access: read",
+                            http_method_name(route->method), file->sources[route->source].name);
+}
+
+static bool has_param(const struct route *route, const char *name)
+{
+    for (size_t i = 0; i < route->param_count; i++)
+        if (strcmp(route->params[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+void settings_finish(struct query_file *file)
+{
+    const struct route *route = file->route;
+
+    choose_source(file);
+    for (size_t i = 0; i < route->segment_count; i++)
+        if (route->segments[i].is_parameter && !has_param(route, route->segments[i].text))
+            query_file_complain(file, route->first_line, route->first_column,
+                                "{%s} in the path has no @param", route->segments[i].text);
+}

@@ -61,4 +61,4 @@ SELECT setval(pg_get_serial_sequence('products', 'id'), max(id)) FROM products;
 SELECT setval(pg_get_serial_sequence('customers', 'id'), max(id)) FROM customers;
 SELECT setval(pg_get_serial_sequence('orders', 'id'), max(id)) FROM orders;
 
-ANALYZE;
+ANALYZE categories, products, customers, orders, order_lines;

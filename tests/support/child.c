@@ -65,7 +65,7 @@ pid_t child_start(const struct child_setup *setup)
     pid_t pid = fork();
 
     if (pid < 0)
-        scratch_give_up("cannot start %s: %s", setup->argv[0], strerror(errno));
+        scratch_give_up("cannot start %s: %s", setup->argv[0], strerrordesc_np(errno));
     if (pid == 0)
         turn_into(setup, parent);
     return pid;
@@ -119,7 +119,8 @@ static size_t children_of(pid_t pid, pid_t *out_pids, size_t limit)
 {
     DIR *folder = opendir("/proc");
     size_t count = 0;
-    struct dirent *entry; /* NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of our own */
+    struct dirent *entry;
+
     while (folder != NULL && count < limit && (entry = readdir(folder)) != NULL) {
         pid_t found = (pid_t)strtol(entry->d_name, NULL, 10);
 

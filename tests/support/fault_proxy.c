@@ -106,7 +106,7 @@ static int open_listener(uint16_t port)
 
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, BACKLOG) != 0)
-        scratch_give_up("fault proxy: port %u is taken: %s", port, strerror(errno));
+        scratch_give_up("fault proxy: port %u is taken: %s", port, strerrordesc_np(errno));
     return fd;
 }
 
@@ -222,7 +222,7 @@ static void connection_add(struct fault_proxy *p, int caller)
 
 static void accept_all(struct fault_proxy *p)
 {
-    struct sockaddr_in peer;
+    struct sockaddr_in peer = {0};
     socklen_t size = sizeof peer;
     int fd;
 
@@ -385,15 +385,15 @@ static bool wants_write(const struct lane *lane, struct instant now)
     return lane->first != NULL && instant_reached(now, lane->first->due);
 }
 
-static short events_of(const struct lane *in, const struct lane *out, struct instant now)
+static int events_of(const struct lane *in, const struct lane *out, struct instant now)
 {
-    return (short)((wants_read(in) ? POLLIN : 0) | (wants_write(out, now) ? POLLOUT : 0));
+    return (wants_read(in) ? POLLIN : 0) | (wants_write(out, now) ? POLLOUT : 0);
 }
 
 /* A socket we want nothing from is left out: its hang-up would wake us without end. */
-static void watch(struct pollfd *slot, int fd, short events)
+static void watch(struct pollfd *slot, int fd, int events)
 {
-    *slot = (struct pollfd){.fd = events != 0 ? fd : -1, .events = events};
+    *slot = (struct pollfd){.fd = events != 0 ? fd : -1, .events = (short)events};
 }
 
 static void watch_connection(const struct fault_proxy *p, const struct connection *c,

@@ -103,7 +103,7 @@ static void give_to_server(const char *path)
     struct server_user user = server_user();
 
     if (user.uid != 0 && chown(path, user.uid, user.gid) != 0)
-        scratch_give_up("cannot give %s to postgres: %s", path, strerror(errno));
+        scratch_give_up("cannot give %s to postgres: %s", path, strerrordesc_np(errno));
 }
 
 /* The folder of the newest server's programs; the caller's. */
@@ -226,7 +226,7 @@ static void open_template(const char *top)
     if (mkdir(top, 0700) == 0)
         give_to_server(top);
     else if (errno != EEXIST)
-        scratch_give_up("cannot make %s: %s", top, strerror(errno));
+        scratch_give_up("cannot make %s: %s", top, strerrordesc_np(errno));
     if (lstat(top, &st) != 0 || !S_ISDIR(st.st_mode) ||
         (st.st_uid != geteuid() && st.st_uid != server_user().uid))
         scratch_give_up("%s belongs to somebody else; remove it", top);
@@ -243,7 +243,7 @@ static char *template_data(void)
     int lock_fd = open(lock_file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
     if (lock_fd < 0 || flock(lock_fd, LOCK_EX) != 0)
-        scratch_give_up("cannot lock %s: %s", lock_file, strerror(errno));
+        scratch_give_up("cannot lock %s: %s", lock_file, strerrordesc_np(errno));
     open_template(top);
     if (access(done, F_OK) != 0)
         make_template(programs, top);

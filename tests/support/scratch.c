@@ -93,7 +93,7 @@ char *scratch_folder(const char *prefix)
     char *path = scratch_format("%s/%s-XXXXXX", top != NULL ? top : "/tmp", prefix);
 
     if (mkdtemp(path) == NULL || chmod(path, 0755) != 0)
-        scratch_give_up("cannot make %s: %s", path, strerror(errno));
+        scratch_give_up("cannot make %s: %s", path, strerrordesc_np(errno));
     remember(path);
     return path;
 }
@@ -124,7 +124,7 @@ static void write_file(const char *folder, const char *name, const char *text, c
     make_parents(path);
     file = fopen(path, mode);
     if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
-        scratch_give_up("cannot write %s: %s", path, strerror(errno));
+        scratch_give_up("cannot write %s: %s", path, strerrordesc_np(errno));
     free(path);
 }
 

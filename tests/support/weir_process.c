@@ -18,9 +18,9 @@
 enum { READY_MS = 20000, COMMAND_MS = 60000, ENV_LIMIT = 256 };
 
 struct weir_process {
-    char *folder;       /* owned scratch */
-    const char *binary; /* borrowed from the environment */
-    char **env;         /* owned array; its strings are borrowed */
+    char *folder; /* owned scratch */
+    char *binary; /* owned */
+    char **env;   /* owned array; its strings are borrowed */
     uint16_t port, admin_port;
     pid_t pid; /* 0: not running */
 
@@ -77,15 +77,22 @@ void weir_write(struct weir_process *weir, const char *name, const char *text)
     free(path);
 }
 
+static char *binary_path(void)
+{
+    const char *path = getenv("WEIR_BIN");
+
+    if (path == NULL)
+        scratch_give_up("WEIR_BIN does not say where weir is; run ctest");
+    return scratch_format("%s", path);
+}
+
 struct weir_process *weir_create(const struct weir_setup *setup)
 {
     struct weir_process *weir = calloc(1, sizeof *weir);
 
     if (weir == NULL)
         scratch_give_up("out of memory");
-    weir->binary = getenv("WEIR_BIN"); /* NOLINT(concurrency-mt-unsafe): nobody sets it */
-    if (weir->binary == NULL)
-        scratch_give_up("WEIR_BIN does not say where weir is; run ctest");
+    weir->binary = binary_path();
     weir->folder = scratch_folder("weir-test");
     weir->env = environment_with(setup->env);
     weir->port = scratch_port();
@@ -184,14 +191,14 @@ void weir_launch(struct weir_process *weir)
     int ends[2];
 
     if (pipe2(ends, O_CLOEXEC) != 0)
-        scratch_give_up("no pipe: %s", strerror(errno));
-    weir->pid = child_start(&(struct child_setup){
-        .argv = (char *[]){(char *)(uintptr_t)weir->binary, "serve", "-c", "weir.json", NULL},
-        .env = weir->env,
-        .folder = weir->folder,
-        .out_fd = STDERR_FILENO,
-        .err_fd = ends[1],
-        .death_signal = SIGKILL});
+        scratch_give_up("no pipe: %s", strerrordesc_np(errno));
+    weir->pid = child_start(
+        &(struct child_setup){.argv = (char *[]){weir->binary, "serve", "-c", "weir.json", NULL},
+                              .env = weir->env,
+                              .folder = weir->folder,
+                              .out_fd = STDERR_FILENO,
+                              .err_fd = ends[1],
+                              .death_signal = SIGKILL});
     (void)close(ends[1]);
     weir->log_fd = ends[0];
     weir->is_leaving = false;
@@ -267,6 +274,7 @@ void weir_destroy(struct weir_process *weir)
     (void)pthread_cond_destroy(&weir->resumed);
     (void)pthread_mutex_destroy(&weir->lock);
     free(weir->env);
+    free(weir->binary);
     free(weir->log);
     free(weir);
 }
@@ -291,13 +299,14 @@ static char *output_text(const char *folder, const char *name)
 
 struct weir_output weir_run(struct weir_process *weir, const char *const *arguments)
 {
-    char *argv[16] = {(char *)(uintptr_t)weir->binary};
+    char *argv[16] = {weir->binary};
     struct weir_output output;
     int out = output_file(weir->folder, "stdout"), err = output_file(weir->folder, "stderr");
+    size_t count = 0;
     pid_t pid;
 
     for (size_t i = 0; arguments[i] != NULL && i < 14; i++)
-        argv[i + 1] = (char *)(uintptr_t)arguments[i];
+        argv[++count] = scratch_format("%s", arguments[i]);
     pid = child_start(&(struct child_setup){.argv = argv,
                                             .env = weir->env,
                                             .folder = weir->folder,
@@ -309,6 +318,8 @@ struct weir_output weir_run(struct weir_process *weir, const char *const *argume
         (void)kill(pid, SIGKILL);
         (void)child_wait(pid, 5000);
     }
+    while (count > 0)
+        free(argv[count--]);
     (void)close(out);
     (void)close(err);
     output.out = output_text(weir->folder, "stdout");
@@ -485,7 +496,7 @@ int64_t weir_fd_count(const struct weir_process *weir)
     DIR *folder = opendir(path);
     int64_t count = -2; /* "." and ".." */
 
-    while (folder != NULL && readdir(folder) != NULL) /* NOLINT(concurrency-mt-unsafe) */
+    while (folder != NULL && readdir(folder) != NULL)
         count++;
     if (folder != NULL)
         (void)closedir(folder);

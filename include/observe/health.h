@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * fail (503): a hard dependency is unusable (breaker open, or not reached yet), or draining.
- * warn (200): a soft one is. pass (200): neither. Format: application/health+json
- * (draft-inadarei-api-health-check). */
+ * warn (200): a soft one is, or one is half-open, on trial. pass (200): neither. Format:
+ * application/health+json (draft-inadarei-api-health-check). */
 #ifndef OBSERVE_HEALTH_H
 #define OBSERVE_HEALTH_H
 #include <stdbool.h>
@@ -21,13 +21,13 @@ int health_status_http(enum health_status status);
 /* One dependency, as seen now. */
 struct health_fact {
     const char *name;
-    bool is_hard;                  /* some route can only answer 5xx without it */
-    bool is_reached;               /* a session was open once */
+    bool is_hard;    /* some route can only answer 5xx without it */
+    bool is_reached; /* a session was open once */
     enum breaker_state state;
     enum breaker_mode mode;
-    const char *output;            /* the last failure in words; NULL: none */
-    int64_t time_wall_us;          /* of the last change; 0: none */
-    const char *const *endpoints;  /* routes that use it */
+    const char *output;           /* the last failure in words; NULL: none */
+    int64_t time_wall_us;         /* of the last change; 0: none */
+    const char *const *endpoints; /* routes that use it */
     size_t endpoint_count;
 };
 

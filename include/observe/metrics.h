@@ -1,5 +1,5 @@
-/* metrics.h - the counters and gauges of weir, as relaxed atomics in structs that their writers hold.
- * SPDX-License-Identifier: MIT
+/* metrics.h - the counters and gauges of weir, as relaxed atomics in structs that their writers
+ * hold. SPDX-License-Identifier: MIT
  *
  * Measured code only adds; /metrics, /health and /status read. Labels are bounded: routes, methods,
  * known statuses, dependencies, reasons.
@@ -24,7 +24,7 @@ static inline void counter_add(counter *c, uint64_t n)
 
 static inline uint64_t counter_read(const counter *c)
 {
-    return atomic_load_explicit((counter *)(uintptr_t)c, memory_order_relaxed);
+    return atomic_load_explicit(c, memory_order_relaxed);
 }
 
 static inline void counter_set(counter *c, uint64_t value)
@@ -34,8 +34,10 @@ static inline void counter_set(counter *c, uint64_t value)
 
 /* Upper bounds in microseconds; the last bucket is +Inf. */
 #define HISTOGRAM_BOUNDS_US                                                                        \
-    {500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, \
-     10000000}
+    {                                                                                              \
+        500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000,      \
+            5000000, 10000000                                                                      \
+    }
 enum { HISTOGRAM_BOUND_COUNT = 14 };
 
 struct histogram {
@@ -47,11 +49,20 @@ void histogram_observe(struct histogram *h, int64_t value_us);
 
 /* The statuses weir can answer, in ascending order; anything else counts as the last, 0. */
 #define METRIC_STATUSES                                                                            \
-    {200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 406, 408, 409, 413, 414, 415, 422, 429, \
-     431, 500, 502, 503, 504, 0}
+    {                                                                                              \
+        200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 406, 408, 409, 413, 414, 415, 422,  \
+            429, 431, 500, 502, 503, 504, 0                                                        \
+    }
 enum { METRIC_STATUS_COUNT = 25 };
 
-enum served { SERVED_LIVE, SERVED_STORED, SERVED_STALE, SERVED_FALLBACK, SERVED_ERROR, SERVED_COUNT };
+enum served {
+    SERVED_LIVE,
+    SERVED_STORED,
+    SERVED_STALE,
+    SERVED_FALLBACK,
+    SERVED_ERROR,
+    SERVED_COUNT
+};
 const char *served_name(enum served s);
 
 enum { METRIC_METHOD_COUNT = 7 }; /* GET HEAD POST PUT PATCH DELETE OPTIONS */
@@ -64,7 +75,12 @@ struct route_metrics {
     counter answers[SERVED_COUNT][REASON_COUNT];
 };
 
-enum connection_state { CONNECTION_IDLE, CONNECTION_BUSY, CONNECTION_OPENING, CONNECTION_STATE_COUNT };
+enum connection_state {
+    CONNECTION_IDLE,
+    CONNECTION_BUSY,
+    CONNECTION_OPENING,
+    CONNECTION_STATE_COUNT
+};
 enum cancel_result { CANCEL_DELIVERED, CANCEL_FAILED, CANCEL_RESULT_COUNT };
 
 struct dependency_metrics {
@@ -80,13 +96,13 @@ struct dependency_metrics {
     counter is_reached;          /* 1 once a session was open and its role right */
     counter last_failure_reason; /* enum reason of the last blamed outcome; REASON_NONE: none */
     counter last_failure_wall_us;
-    counter last_move_wall_us;   /* of the breaker */
+    counter last_move_wall_us; /* of the breaker */
 };
 
 struct thread_metrics {
-    char name[32];          /* "worker-0", "dependency-primary", "acceptor", "admin" */
-    counter loop_lag_us;    /* last measured */
-    counter heartbeat_us;   /* monotonic: when its loop last turned */
+    char name[32];        /* "worker-0", "dependency-primary", "acceptor", "admin" */
+    counter loop_lag_us;  /* last measured */
+    counter heartbeat_us; /* monotonic: when its loop last turned; at least once a second */
 };
 
 struct metrics {
@@ -96,8 +112,8 @@ struct metrics {
     size_t dependency_count;
     struct thread_metrics *threads; /* owned */
     size_t thread_count;
-    counter http_connections;    /* gauge */
-    counter memory_bytes;        /* gauge: request bodies and answers not yet sent */
+    counter http_connections; /* gauge */
+    counter memory_bytes;     /* gauge: request bodies and answers not yet sent */
     int64_t started_wall_us;
 };
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "base/clock.h"
@@ -255,7 +256,7 @@ static void visit_take(struct visit *visit, const char *piece, size_t *piece_byt
 static const char *local_address(struct MHD_Connection *connection, char out[MAX_ADDRESS_BYTES])
 {
     static const char mapped[] = "::ffff:";
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t size = sizeof address;
     const void *bytes = &((struct sockaddr_in *)(void *)&address)->sin_addr;
 
@@ -314,7 +315,7 @@ static enum MHD_Result request_turn(void *ctx, struct MHD_Connection *connection
  * would answer with silence. The result becomes the request's context: none yet. */
 static void *query_cut(void *ctx, const char *uri, struct MHD_Connection *connection)
 {
-    char *query = strchr((char *)(uintptr_t)uri, '?');
+    char *query = strchr((char *)uri, '?');
 
     (void)ctx;
     (void)connection;
@@ -469,12 +470,15 @@ struct admin *admin_start(struct service *service, int listener, struct error *e
     if (admin->site == NULL)
         goto fail;
     admin->daemon = daemon_start(admin, listener);
+    listener = -1; /* the daemon's, whether it started or not */
     if (admin->daemon == NULL || !loop_open(admin) || !thread_open(admin))
         goto fail;
     return admin;
 
 fail:
     (void)error_set(err, "the admin port cannot be started: out of memory or descriptors");
+    if (listener >= 0)
+        (void)close(listener);
     if (admin == NULL)
         return NULL;
     if (admin->daemon != NULL)

@@ -1,6 +1,7 @@
 #include "web/status.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -23,9 +24,9 @@ static const int statuses[METRIC_STATUS_COUNT] = METRIC_STATUSES;
 
 static void key_append(struct buffer *out, const char *key)
 {
-    char last = out->size_bytes > 0 ? out->data[out->size_bytes - 1] : '{';
+    bool is_first = out->size_bytes > 0 && out->data[out->size_bytes - 1] == '{';
 
-    if (last != '{')
+    if (!is_first)
         buffer_append_char(out, ',');
     json_text_append(out, key, strlen(key));
     buffer_append_char(out, ':');

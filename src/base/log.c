@@ -34,6 +34,7 @@ enum {
     STOP_MS = 1000,
     STOP_GRACE_MS = 200,
     PAUSE_MS = 10,
+    MS_PLACE = 20, /* of the milliseconds in 2026-01-31T12:00:00.123Z */
 };
 
 static const int64_t LIMIT_SPAN_US = 1000000;
@@ -403,20 +404,40 @@ static size_t escape(const char *text, size_t size_bytes, char out[8], size_t *o
 static const char CUT[] = "\xE2\x80\xA6"; /* an ellipsis where a value was cut */
 enum { CUT_BYTES = sizeof CUT - 1 };
 
+static bool is_plain_byte(char c)
+{
+    return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+}
+
+/* Copies what needs no escape, as far as there is room for it and a cut. */
+static size_t put_run(struct log_line *l, const char *text, size_t size_bytes)
+{
+    size_t most = room_bytes(l) - CUT_BYTES - 1, run = 0;
+
+    while (run < size_bytes && run < most && is_plain_byte(text[run]))
+        run++;
+    put(l, text, run);
+    return run;
+}
+
+/* There is room for the two quotes and a cut. */
 static void put_quoted(struct log_line *l, const char *text, size_t size_bytes)
 {
-    char bytes[8];
-    size_t taken = 0;
+    size_t i;
 
     put(l, "\"", 1);
-    for (size_t i = 0; i < size_bytes; i += taken) {
-        size_t n = escape(text + i, size_bytes - i, bytes, &taken);
+    i = put_run(l, text, size_bytes);
+    while (i < size_bytes) {
+        char bytes[8];
+        size_t taken, n = escape(text + i, size_bytes - i, bytes, &taken);
 
         if (n + CUT_BYTES + 1 > room_bytes(l)) {
             put(l, CUT, CUT_BYTES);
             break;
         }
         put(l, bytes, n);
+        i += taken;
+        i += put_run(l, text + i, size_bytes - i);
     }
     put(l, "\"", 1);
 }
@@ -424,9 +445,27 @@ static void put_quoted(struct log_line *l, const char *text, size_t size_bytes)
 static bool is_plain(const char *text, size_t size_bytes)
 {
     for (size_t i = 0; i < size_bytes; i++)
-        if (text[i] <= ' ' || text[i] > '~' || strchr("\"\\=", text[i]) != NULL)
+        if (!is_plain_byte(text[i]) || text[i] == ' ' || text[i] == '=')
             return false;
     return size_bytes > 0;
+}
+
+/* The calendar is worked out once a second and thread; between, only the milliseconds change. */
+static void format_now(char out_text[32])
+{
+    static _Thread_local int64_t second = -1;
+    static _Thread_local char text[32];
+    int64_t now_us = clock_wall_us();
+    int ms = (int)(now_us / 1000 % 1000);
+
+    if (now_us / 1000000 != second) {
+        clock_format_wall(now_us, text);
+        second = now_us / 1000000;
+    }
+    text[MS_PLACE] = (char)('0' + ms / 100);
+    text[MS_PLACE + 1] = (char)('0' + ms / 10 % 10);
+    text[MS_PLACE + 2] = (char)('0' + ms % 10);
+    memcpy(out_text, text, sizeof text);
 }
 
 void log_begin(struct log_line *l, enum log_level level, const char *event)
@@ -437,7 +476,7 @@ void log_begin(struct log_line *l, enum log_level level, const char *event)
     l->is_wanted = (int)level >= atomic_load_explicit(&the.level, memory_order_relaxed);
     if (!l->is_wanted)
         return;
-    clock_format_wall(clock_wall_us(), time);
+    format_now(time);
     if (atomic_load_explicit(&the.format, memory_order_relaxed) == LOG_JSON) {
         put(l, "{", 1);
         log_str(l, "time", time);

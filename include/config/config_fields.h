@@ -44,8 +44,7 @@ struct config_field {
                                 * dependency_config. Size 0: checked, not stored */
     int64_t min, max;
     const char *default_text; /* as JSON without quotes; NULL: must be given (not for objects) */
-    bool may_be_null;
-    const char *only; /* the one value that is built so far; NULL: all are */
+    const char *only;         /* the one value that is built so far; NULL: all are */
     const struct field_word *words;
     const char *help;
 };
@@ -59,6 +58,8 @@ const char *config_field_key(const struct config_field *field, const char *paren
 
 /* NULL: there is no such key below `parent`. */
 const struct config_field *config_field_find(const char *parent, const char *key);
+
+bool config_field_may_be_null(const struct config_field *field); /* where null is the default */
 
 /* "must be a whole number from 1 to 65535" */
 void config_field_describe(const struct config_field *field, char *out_text, size_t size_bytes);

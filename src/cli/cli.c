@@ -214,7 +214,7 @@ static void one_line(char *text)
 
 int cli_run(int argc, char *const *argv)
 {
-    struct cli_request request;
+    struct cli_request request = {0};
     struct error err;
     int code;
 

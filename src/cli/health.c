@@ -156,7 +156,7 @@ static void timer_start(void)
     (void)sigaction(SIGALRM, &action, NULL);
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGALRM);
-    (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     (void)setitimer(ITIMER_REAL, &span, NULL);
 }
 

@@ -375,6 +375,15 @@ static void admin_url_format(const struct admin_config *admin, char *out_text, s
                    is_v6 ? "]" : "", admin->port);
 }
 
+static void first_error_format(const struct complaints *complaints, char *out_text, size_t size)
+{
+    const struct complaint *c = complaints->items;
+
+    while (c->is_warning)
+        c++;
+    (void)snprintf(out_text, size, "%s:%d:%d: %s", c->file, c->line, c->column, c->text);
+}
+
 /* Reads the admin section alone: what is wrong elsewhere does not make a running weir unhealthy. */
 bool config_admin_health_url(const char *file, char *out_text, size_t size)
 {
@@ -393,9 +402,7 @@ bool config_admin_health_url(const char *file, char *out_text, size_t size)
     if (is_good)
         admin_url_format(&s.reader.config->admin, out_text, size);
     else
-        (void)snprintf(out_text, size, "%s:%d:%d: %s", complaints.items[0].file,
-                       complaints.items[0].line, complaints.items[0].column,
-                       complaints.items[0].text);
+        first_error_format(&complaints, out_text, size);
     config_destroy(s.reader.config);
     source_close(&s);
     complaints_fini(&complaints);

@@ -44,7 +44,7 @@ static void complain_what_it_must_be(const struct place *p, const struct scan_no
     config_field_describe(p->field, text, sizeof text);
     p->node->is_wrong = true;
     complaints_add(p->reader->complaints, p->reader->file, at->line, at->column, "%s: %s%s",
-                   p->shown, text, p->field->may_be_null ? ", or null" : "");
+                   p->shown, text, config_field_may_be_null(p->field) ? ", or null" : "");
 }
 
 static void complain_not_built(const struct place *p)
@@ -311,6 +311,14 @@ static bool is_word_not_built(const struct config_field *field, const char *text
     return word != NULL && word->is_not_built;
 }
 
+/* It is read again before each use, so it may still come: a warning. */
+static void warn_if_unreadable(const struct place *p, const char *file)
+{
+    if (access(file, R_OK) != 0)
+        complaints_warn(p->reader->complaints, p->reader->file, p->node->line, p->node->column,
+                        "%s: the file cannot be read now: %s", p->shown, strerror(errno));
+}
+
 static void scalar_take(const struct place *p, const char *text, void *base)
 {
     struct field_value value;
@@ -325,6 +333,8 @@ static void scalar_take(const struct place *p, const char *text, void *base)
         complain_not_built(p);
         free(value.text);
     } else {
+        if (p->field->type == FIELD_FILE)
+            warn_if_unreadable(p, value.text);
         value_store(p->field, base, &value);
     }
 }
@@ -333,7 +343,7 @@ static void scalar_read(const struct place *p, void *base)
 {
     char *text;
 
-    if (p->node->kind == SCAN_NULL && p->field->may_be_null)
+    if (p->node->kind == SCAN_NULL && config_field_may_be_null(p->field))
         return; /* null is the default wherever it is allowed */
     if (!kind_fits(p->field->type, p->node->kind)) {
         complain_what_it_must_be(p, p->node);
@@ -421,15 +431,15 @@ static bool is_kind_not_built(struct scan_node *dependency)
     return is_not_built;
 }
 
-static void kind_complain(const struct config_reader *reader, struct scan_node *dependency,
-                          const char *shown)
+static void kind_complain(const struct config_reader *reader, struct scan_node *node,
+                          const char *shown, struct dependency_config *dependency)
 {
-    struct scan_node *kind = scan_child(dependency, "kind");
+    struct scan_node *kind = scan_child(node, "kind");
     char path[CONFIG_PATH_SIZE];
 
     config_path_join(path, shown, "kind");
     scalar_read(&(struct place){reader, config_field_find("dependencies.*", "kind"), kind, path},
-                NULL);
+                dependency);
 }
 
 static void dependency_read(const struct config_reader *reader, struct scan_node *node,
@@ -452,7 +462,7 @@ static void dependency_read(const struct config_reader *reader, struct scan_node
         complain_what_it_must_be(
             &(struct place){reader, config_field_find("", "dependencies"), node, shown}, node);
     else if (is_kind_not_built(node))
-        kind_complain(reader, node, shown);
+        kind_complain(reader, node, shown, dependency);
     else
         config_read_object(reader, node, "dependencies.*", shown, dependency);
 }
@@ -583,7 +593,7 @@ static bool is_default_of(const struct config_field *field, const char *parent)
     bool is_dependency = strncmp(field->path, "dependencies.", strlen("dependencies.")) == 0;
 
     return field->size_bytes > 0 && field->default_text != NULL &&
-           strcmp(field->default_text, "null") != 0 && field->type != FIELD_ORIGINS &&
+           !config_field_may_be_null(field) && field->type != FIELD_ORIGINS &&
            is_dependency == (parent[0] != '\0');
 }
 

@@ -211,6 +211,37 @@ static void test_what_is_given_is_stored(void **state)
     assert_string_equal(f->config->dependencies[1].name, "primary");
 }
 
+static void test_paths_start_at_the_folder_of_the_config(void **state)
+{
+    struct fixture *f = *state;
+    char here[256], path[128];
+
+    file_write(f->file, "{\"admin\": {\"token_file\": \"a/../token\"}, " WITH_DB "}");
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(f->folder), 0);
+    f->config = config_load("weir.json", &f->complaints);
+    (void)snprintf(path, sizeof path, "%s/a/../token", f->folder);
+    assert_string_equal(f->config->admin.token_file, path);
+    assert_string_equal(f->config->api_folder, "api");
+    unload(f);
+
+    assert_int_equal(chdir("/tmp"), 0);
+    f->config = config_load(f->file + strlen("/tmp/"), &f->complaints);
+    assert_string_equal(f->config->admin.token_file, path);
+    assert_string_equal(f->config->api_folder, f->api + strlen("/tmp/"));
+    assert_int_equal(chdir(here), 0);
+}
+
+static void test_a_secret_file_that_is_not_there_is_a_warning(void **state)
+{
+    struct fixture *f = *state;
+
+    load(f, "{\"admin\": {\n\"token_file\": \"nowhere\"}, " WITH_DB "}");
+    assert_int_equal(f->complaints.error_count, 0);
+    assert_says(f, 2, 15,
+                "admin.token_file: the file cannot be read now: No such file or directory");
+}
+
 struct mistake {
     const char *text;
     int line, column;
@@ -480,6 +511,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_the_shortest_config_has_the_documented_defaults),
         TEST(test_what_is_given_is_stored),
+        TEST(test_paths_start_at_the_folder_of_the_config),
+        TEST(test_a_secret_file_that_is_not_there_is_a_warning),
         TEST(test_each_mistake_is_told_at_its_place),
         TEST(test_a_default_that_is_out_of_order_is_told_at_its_owner),
         TEST(test_all_mistakes_are_told_at_once),

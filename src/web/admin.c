@@ -332,7 +332,7 @@ static void sooner_called(uv_timer_t *timer);
  * nor that it may accept again after a connection closed. */
 static void daemon_pump(struct admin *admin)
 {
-    MHD_UNSIGNED_LONG_LONG wait_ms = 0;
+    unsigned long long wait_ms = 0;
 
     for (int i = 0; i < 4; i++) {
         (void)MHD_run(admin->daemon);

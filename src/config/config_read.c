@@ -32,30 +32,22 @@ struct place {
     const char *shown;
 };
 
-void config_path_join(char out_path[256], const char *parent, const char *key)
+/* Adds what fits; a key of the user's own may hold anything, and a complaint is one line. */
+static size_t path_append(char path[CONFIG_PATH_SIZE], size_t used, const char *text)
 {
-    (void)snprintf(out_path, CONFIG_PATH_SIZE, "%s%s%s", parent, parent[0] != '\0' ? "." : "", key);
+    for (; *text != '\0' && used < CONFIG_PATH_SIZE - 1; text++)
+        path[used++] = (char)((unsigned char)*text < ' ' ? '?' : *text);
+    path[used] = '\0';
+    return used;
 }
 
-static void complain_what_it_must_be(const struct place *p, const struct scan_node *at)
+void config_path_join(char out_path[CONFIG_PATH_SIZE], const char *parent, const char *key)
 {
-    char text[300];
+    size_t used = path_append(out_path, 0, parent);
 
-    config_field_describe(p->field, text, sizeof text);
-    p->node->is_wrong = true;
-    complaints_add(p->reader->complaints, p->reader->file, at->line, at->column, "%s: %s%s",
-                   p->shown, text, config_field_may_be_null(p->field) ? ", or null" : "");
-}
-
-static void complain_not_built(const struct place *p)
-{
-    p->node->is_wrong = true;
-    if (p->field->type == FIELD_OBJECT)
-        complaints_add(p->reader->complaints, p->reader->file, p->node->key_line,
-                       p->node->key_column, "%s: not supported yet; leave it out", p->shown);
-    else
-        complaints_add(p->reader->complaints, p->reader->file, p->node->line, p->node->column,
-                       "%s: anything but %s is not supported yet", p->shown, p->field->only);
+    if (used > 0)
+        used = path_append(out_path, used, ".");
+    (void)path_append(out_path, used, key);
 }
 
 /* --- understanding a value --- */

@@ -258,6 +258,7 @@ static const struct mistake mistakes[] = {
     {"[]", 1, 1, "must be an object: { ... }"},
     {"{\n \"servre\": {}, " WITH_DB "}", 2, 2, "servre: unknown key; did you mean \"server\"?"},
     {"{\n \"zzz\": 1, " WITH_DB "}", 2, 2, "zzz: unknown key"},
+    {"{\"a\\nb\": 1, " WITH_DB "}", 1, 2, "a?b: unknown key"},
     {"{\"server.port\": 1, " WITH_DB "}", 1, 2, "server.port: unknown key"},
     {"{\"server\": [], " WITH_DB "}", 1, 12, "server: must be an object: { ... }"},
     {"{\"server\": {\"port\": 99999}, " WITH_DB "}", 1, 21,

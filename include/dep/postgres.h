@@ -15,7 +15,6 @@
 #include "base/error.h"
 
 struct dependency;
-struct dependency_config;
 struct postgres;
 struct thread_metrics;
 
@@ -29,6 +28,4 @@ struct postgres *postgres_start(struct dependency *dep, size_t route_count,
  * process can only _exit(). */
 bool postgres_stop(struct postgres *p, int64_t timeout_us);
 
-/* Is the conninfo one that weir can use? */
-bool postgres_check_conninfo(const struct dependency_config *config, struct error *err);
 #endif

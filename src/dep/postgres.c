@@ -551,13 +551,3 @@ bool postgres_stop(struct postgres *p, int64_t timeout_us)
     destroy(p);
     return true;
 }
-
-bool postgres_check_conninfo(const struct dependency_config *config, struct error *err)
-{
-    struct targets targets;
-
-    if (!targets_parse(&targets, config->conninfo, err))
-        return false;
-    targets_fini(&targets);
-    return true;
-}

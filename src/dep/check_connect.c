@@ -1,0 +1,310 @@
+#include "dep/check_connect.h"
+
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/complaint.h"
+#include "config/config.h"
+#include "dep/postgres_internal.h"
+#include "query/catalog.h"
+#include "query/route.h"
+
+struct check {
+    const struct config *config;                /* borrowed */
+    const struct dependency_config *dependency; /* borrowed */
+    struct complaints *complaints;              /* borrowed */
+    PGconn *conn;
+};
+
+static void complain(const struct check *c, const char *text)
+{
+    complaints_add(c->complaints, c->config->file, c->dependency->line, c->dependency->column,
+                   "dependencies.%s: %s", c->dependency->name, text);
+}
+
+void check_conninfo(const struct config *config, struct complaints *complaints)
+{
+    for (size_t i = 0; i < config->dependency_count; i++) {
+        struct check c = {config, &config->dependencies[i], complaints, NULL};
+        struct targets targets;
+        struct error err;
+
+        if (targets_parse(&targets, c.dependency->conninfo, &err))
+            targets_fini(&targets);
+        else
+            complain(&c, err.text);
+    }
+}
+
+/* ---- waiting, always with a deadline ---- */
+
+static bool wait_for(int fd, short events, struct instant until)
+{
+    struct pollfd ask = {.fd = fd, .events = events};
+    int64_t left_us = instant_span_us(clock_now(), until);
+
+    return left_us > 0 && poll(&ask, 1, (int)(left_us / 1000 + 1)) > 0;
+}
+
+static void wake(void *ctx)
+{
+    uint64_t one = 1;
+
+    (void)!write(*(int *)ctx, &one, sizeof one);
+}
+
+/* The address of a name, by the thread that may block. `fd` lives as long as the process, as a
+ * lookup that hangs may still wake it. */
+static bool look_up(struct target *t, struct instant until)
+{
+    static int fd;
+    struct error err;
+    struct resolver *resolver;
+    bool is_found;
+
+    fd = eventfd(0, EFD_CLOEXEC);
+    resolver = fd >= 0 ? resolver_start(wake, &fd, &err) : NULL;
+    if (resolver == NULL)
+        return false;
+    (void)resolver_ask(resolver, t->host);
+    is_found = wait_for(fd, POLLIN, until) && resolver_take(resolver, &t->resolved) &&
+               t->resolved.count > 0;
+    resolver_stop(resolver);
+    return is_found;
+}
+
+static bool log_in(PGconn *conn, struct instant until)
+{
+    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+
+    if (conn == NULL || PQstatus(conn) == CONNECTION_BAD)
+        return false;
+    while (next == PGRES_POLLING_READING || next == PGRES_POLLING_WRITING) {
+        if (!wait_for(PQsocket(conn), next == PGRES_POLLING_READING ? POLLIN : POLLOUT, until))
+            return false;
+        next = PQconnectPoll(conn);
+    }
+    return next == PGRES_POLLING_OK;
+}
+
+/* The last result of what was sent, or NULL. */
+static PGresult *wait_result(const struct check *c)
+{
+    struct instant until = instant_after(clock_now(), c->dependency->query_timeout_us);
+    PGresult *last = NULL, *next;
+
+    for (;;) {
+        while (PQisBusy(c->conn) != 0)
+            if (!wait_for(PQsocket(c->conn), POLLIN, until) || PQconsumeInput(c->conn) == 0)
+                return last;
+        next = PQgetResult(c->conn);
+        if (next == NULL)
+            return last;
+        PQclear(last);
+        last = next;
+    }
+}
+
+/* ---- connecting ---- */
+
+static void read_password(const struct dependency_config *d, char out[1024])
+{
+    FILE *file = d->password_file != NULL ? fopen(d->password_file, "re") : NULL;
+
+    if (file == NULL || fgets(out, 1024, file) == NULL)
+        out[0] = '\0';
+    out[strcspn(out, "\r\n")] = '\0';
+    if (file != NULL)
+        (void)fclose(file);
+}
+
+static bool try_target(struct check *c, const struct targets *all, struct target *t,
+                       struct instant until, struct error *err)
+{
+    char password[1024] = "";
+
+    if (!t->is_local && t->address[0] == '\0') {
+        if (!look_up(t, until))
+            return error_set(err, "host \"%s\" does not resolve", t->host);
+        memcpy(t->address, t->resolved.addresses[0], sizeof t->address);
+    }
+    read_password(c->dependency, password);
+    c->conn = targets_connect(all, t, t->address, password[0] != '\0' ? password : NULL,
+                              c->dependency->query_timeout_us);
+    explicit_bzero(password, sizeof password);
+    if (log_in(c->conn, until))
+        return true;
+    (void)error_set(err, "cannot connect: %s",
+                    PQerrorMessage(c->conn)[0] != '\0' ? PQerrorMessage(c->conn)
+                                                       : "no answer within connect_timeout");
+    err->text[strcspn(err->text, "\n")] = '\0';
+    PQfinish(c->conn);
+    c->conn = NULL;
+    return false;
+}
+
+static bool connect_any(struct check *c)
+{
+    struct instant until = instant_after(clock_now(), c->dependency->connect_timeout_us);
+    struct targets targets;
+    struct error err = {"no address"};
+    bool is_connected = false;
+
+    if (!targets_parse(&targets, c->dependency->conninfo, &err)) {
+        complain(c, err.text);
+        return false;
+    }
+    for (int i = 0; i < targets.count && !is_connected; i++)
+        is_connected = try_target(c, &targets, &targets.items[i], until, &err);
+    targets_fini(&targets);
+    if (!is_connected)
+        complain(c, err.text);
+    return is_connected;
+}
+
+/* Which of the settings that bound what the server does for us does it, or a pooler, refuse? */
+static void check_settings(const struct check *c)
+{
+    static const char *const settings[][2] = {
+        {"statement_timeout", "1000"},
+        {"idle_in_transaction_session_timeout", "1000"},
+        {"client_connection_check_interval", "1000"},
+        {"tcp_user_timeout", "1000"},
+        {"default_transaction_read_only", "on"},
+    };
+
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        const char *values[] = {settings[i][0], settings[i][1]};
+        PGresult *result = NULL;
+        char text[200];
+
+        if (PQsendQueryParams(c->conn, "SELECT pg_catalog.set_config($1, $2, false)", 2, NULL,
+                              values, NULL, NULL, 0) != 0)
+            result = wait_result(c);
+        if (PQresultStatus(result) != PGRES_TUPLES_OK) {
+            (void)snprintf(text, sizeof text, "the server refuses to set %s for the session",
+                           settings[i][0]);
+            complaints_warn(c->complaints, c->config->file, c->dependency->line,
+                            c->dependency->column, "dependencies.%s: %s", c->dependency->name,
+                            text);
+        }
+        PQclear(result);
+    }
+}
+
+/* ---- one route ---- */
+
+static void complain_at(const struct check *c, const struct route *route, const PGresult *result)
+{
+    const char *position = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION);
+    const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    int line = route->sql_line, column = route->sql_column;
+
+    if (position != NULL)
+        route_place_of(route, (size_t)atoi(position), &line, &column);
+    complaints_add(c->complaints, route->file, line, column, "on %s: %s (SQLSTATE %s)",
+                   c->dependency->name, message != NULL ? message : "no answer in time",
+                   message != NULL ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : "none");
+}
+
+static Oid type_oid(const struct check *c, const struct param *param)
+{
+    char name[80];
+    const char *values[] = {name};
+    PGresult *result = NULL;
+    Oid oid = 0;
+
+    if (param->type.oid != 0)
+        return param->type.oid;
+    (void)snprintf(name, sizeof name, "%.63s%s", param->type.name,
+                   param->type.is_array ? "[]" : "");
+    if (PQsendQueryParams(c->conn, "SELECT pg_catalog.to_regtype($1)::pg_catalog.oid", 1, NULL,
+                          values, NULL, NULL, 0) != 0)
+        result = wait_result(c);
+    if (PQresultStatus(result) == PGRES_TUPLES_OK && PQgetisnull(result, 0, 0) == 0)
+        oid = (Oid)strtoul(PQgetvalue(result, 0, 0), NULL, 10);
+    PQclear(result);
+    return oid;
+}
+
+static bool find_types(const struct check *c, const struct route *route, Oid *out)
+{
+    bool is_good = true;
+
+    for (size_t i = 0; i < route->bind_count; i++) {
+        const struct param *param = &route->params[route->bind_params[i]];
+
+        out[i] = type_oid(c, param);
+        if (out[i] != 0)
+            continue;
+        complaints_add(c->complaints, route->file, param->line, param->column,
+                       "on %s: the type \"%s\" of parameter \"%s\" does not exist",
+                       c->dependency->name, param->type.name, param->name);
+        is_good = false;
+    }
+    return is_good;
+}
+
+static void check_columns(const struct check *c, const struct route *route, const PGresult *result)
+{
+    int count = PQnfields(result);
+
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < i; j++)
+            if (strcmp(PQfname(result, i), PQfname(result, j)) == 0)
+                complaints_add(c->complaints, route->file, route->sql_line, route->sql_column,
+                               "on %s: column \"%s\" comes twice; give one another name with AS",
+                               c->dependency->name, PQfname(result, i));
+    if (route->result == RESULT_VALUE && count != 1)
+        complaints_add(c->complaints, route->file, route->sql_line, route->sql_column,
+                       "on %s: @result value wants one column, the statement has %d",
+                       c->dependency->name, count);
+    if (route->result != RESULT_EXEC && count == 0)
+        complaints_add(c->complaints, route->file, route->sql_line, route->sql_column,
+                       "on %s: the statement returns no rows; use @result exec, or RETURNING",
+                       c->dependency->name);
+}
+
+static void check_route(const struct check *c, const struct route *route)
+{
+    Oid *oids = calloc(route->bind_count + 1, sizeof *oids);
+    PGresult *result = NULL;
+
+    if (oids != NULL && find_types(c, route, oids)) {
+        if (PQsendPrepare(c->conn, "", route->sql, (int)route->bind_count, oids) != 0)
+            result = wait_result(c);
+        if (PQresultStatus(result) != PGRES_COMMAND_OK) {
+            complain_at(c, route, result);
+        } else if (PQsendDescribePrepared(c->conn, "") != 0) {
+            PQclear(result);
+            result = wait_result(c);
+            check_columns(c, route, result);
+        }
+    }
+    PQclear(result);
+    free(oids);
+}
+
+bool check_connect(const struct config *config, struct complaints *complaints)
+{
+    size_t before = complaints->error_count;
+
+    for (uint32_t i = 0; i < config->dependency_count; i++) {
+        struct check c = {config, &config->dependencies[i], complaints, NULL};
+
+        if (!connect_any(&c))
+            continue;
+        check_settings(&c);
+        for (size_t r = 0; r < config->catalog->route_count; r++)
+            if (config->catalog->routes[r].source == i)
+                check_route(&c, &config->catalog->routes[r]);
+        PQfinish(c.conn);
+    }
+    return complaints->error_count == before;
+}

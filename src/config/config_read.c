@@ -50,6 +50,27 @@ void config_path_join(char out_path[CONFIG_PATH_SIZE], const char *parent, const
     (void)path_append(out_path, used, key);
 }
 
+static void complain_what_it_must_be(const struct place *p, const struct scan_node *at)
+{
+    char text[300];
+
+    config_field_describe(p->field, text, sizeof text);
+    p->node->is_wrong = true;
+    complaints_add(p->reader->complaints, p->reader->file, at->line, at->column, "%s: %s%s",
+                   p->shown, text, config_field_may_be_null(p->field) ? ", or null" : "");
+}
+
+static void complain_not_built(const struct place *p)
+{
+    p->node->is_wrong = true;
+    if (p->field->type == FIELD_OBJECT)
+        complaints_add(p->reader->complaints, p->reader->file, p->node->key_line,
+                       p->node->key_column, "%s: not supported yet; leave it out", p->shown);
+    else
+        complaints_add(p->reader->complaints, p->reader->file, p->node->line, p->node->column,
+                       "%s: anything but %s is not supported yet", p->shown, p->field->only);
+}
+
 /* --- understanding a value --- */
 
 static bool integer_parse(const char *text, int64_t *out_number)

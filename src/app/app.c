@@ -175,12 +175,12 @@ static bool start_callers(struct app *app, struct error *err)
             return false;
     }
     app->admin = admin_start(&app->service, app->admin_listener, err);
-    app->admin_listener = app->admin != NULL ? -1 : app->admin_listener;
+    app->admin_listener = -1; /* adopted, also on failure */
     if (app->admin == NULL)
         return false;
     app->acceptor =
         acceptor_start(&app->service, app->listener, app->workers, app->worker_count, err);
-    app->listener = app->acceptor != NULL ? -1 : app->listener;
+    app->listener = -1; /* adopted, also on failure */
     return app->acceptor != NULL;
 }
 

@@ -24,7 +24,8 @@ bool error_prefix(struct error *err, const char *fmt, ...)
     (void)vsnprintf(whole.text, sizeof whole.text, fmt, args);
     va_end(args);
     used = strlen(whole.text);
-    (void)snprintf(whole.text + used, sizeof whole.text - used, ": %s", err->text);
+    (void)snprintf(whole.text + used, sizeof whole.text - used, ": %.*s",
+                   (int)(sizeof whole.text - used), err->text);
     *err = whole;
     return false;
 }

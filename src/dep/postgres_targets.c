@@ -67,7 +67,7 @@ static void add_target(struct targets *t, int n, bool has_one_port)
         (void)snprintf(target->host, sizeof target->host, "/var/run/postgresql");
     target->is_local = target->host[0] == '/' || target->host[0] == '@';
     if (target->address[0] == '\0' && is_numeric(target->host))
-        (void)snprintf(target->address, sizeof target->address, "%.63s", target->host);
+        memcpy(target->address, target->host, sizeof target->address); /* short, or not numeric */
     t->count++;
 }
 

@@ -461,7 +461,9 @@ static void dependency_read(const struct config_reader *reader, struct scan_node
     char shown[CONFIG_PATH_SIZE];
 
     dependency->name = strdup(node->key);
-    ENSURE(dependency->name != NULL);
+    /* Never NULL: whoever looks at a config with mistakes, to find more of them, may rely on it. */
+    dependency->conninfo = strdup("");
+    ENSURE(dependency->name != NULL && dependency->conninfo != NULL);
     dependency->line = node->key_line;
     dependency->column = node->key_column;
     config_set_defaults(reader, "dependencies.*", dependency);

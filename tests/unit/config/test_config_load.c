@@ -403,6 +403,16 @@ static void test_all_mistakes_are_told_at_once(void **state)
     assert_int_equal(f->complaints.error_count, 5);
 }
 
+static void test_a_dependency_with_mistakes_can_still_be_looked_at(void **state)
+{
+    struct fixture *f = *state;
+
+    load(f, "{\"dependencies\": {\"a\": {}, \"b\": {\"kind\": \"http\"}, \"c\": 1}}");
+    assert_int_equal(f->config->dependency_count, 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(f->config->dependencies[i].conninfo, "");
+}
+
 static void test_an_unreadable_file_is_named(void **state)
 {
     struct fixture *f = *state;
@@ -517,6 +527,7 @@ int main(void)
         TEST(test_each_mistake_is_told_at_its_place),
         TEST(test_a_default_that_is_out_of_order_is_told_at_its_owner),
         TEST(test_all_mistakes_are_told_at_once),
+        TEST(test_a_dependency_with_mistakes_can_still_be_looked_at),
         TEST(test_an_unreadable_file_is_named),
         TEST(test_broken_json_is_told_with_its_place),
         TEST(test_the_environment_never_shows_in_a_complaint),

@@ -179,6 +179,12 @@ static void check_idle(struct connection *c, struct instant now)
     int64_t idle_us = instant_span_us(c->since, now);
     bool has_bytes;
 
+    /* A caller that half-closed got its answer and can ask for nothing more; what it had asked for
+     * before that was answered by now. */
+    if (c->is_hung_up) {
+        connection_kill(c, 0);
+        return;
+    }
     if (instant_reached(now, c->check_at)) {
         has_bytes = has_received_since(c, idle_us);
         if (has_bytes && c->has_partial_head) {

@@ -121,6 +121,13 @@ static void set_http_error(struct request *r, int status, const char *detail)
     (void)snprintf(r->answer.detail, sizeof r->answer.detail, "%s", detail);
 }
 
+static void set_too_large(struct request *r)
+{
+    set_error(r, REASON_BODY_TOO_LARGE, NULL);
+    (void)snprintf(r->answer.detail, sizeof r->answer.detail, "a body has at most %zu bytes here",
+                   r->worker->config->server.max_body_bytes);
+}
+
 static void set_draining(struct request *r)
 {
     set_error(r, REASON_DRAINING, NULL);
@@ -206,7 +213,7 @@ static bool refuse_early(struct request *r)
     else if (r->connection->is_reserve && !is_health(r->target))
         set_error(r, REASON_OVERLOADED, "there are too many connections");
     else if (r->head.length_bytes > server->max_body_bytes)
-        set_error(r, REASON_BODY_TOO_LARGE, NULL);
+        set_too_large(r);
     else
         return false;
     return true;
@@ -267,7 +274,7 @@ static enum MHD_Result on_piece(struct request *r, const char *data, size_t *siz
         drop_body(r);
     }
     if (r->body_seen_bytes > 2 * limit) {
-        set_error(r, REASON_BODY_TOO_LARGE, NULL);
+        set_too_large(r);
         connection_kill(r->connection, r->answer.status);
         return MHD_NO;
     }
@@ -317,7 +324,7 @@ static bool answer_here(struct request *r)
         r->target == TARGET_NONE || (r->target == TARGET_SERVER && r->method != REQUEST_OPTIONS);
 
     if (r->is_body_too_large)
-        set_error(r, REASON_BODY_TOO_LARGE, NULL);
+        set_too_large(r);
     else if (is_nowhere)
         set_error(r, REASON_NOT_FOUND, NULL);
     else if (r->method == REQUEST_OPTIONS)

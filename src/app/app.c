@@ -286,7 +286,8 @@ static void stop_threads(struct app *app)
             app->is_stuck = true;
     acceptor_stop(app->acceptor);
     for (uint32_t i = 0; app->workers != NULL && i < app->worker_count; i++)
-        worker_stop(app->workers[i]);
+        if (app->workers[i] != NULL)
+            worker_stop(app->workers[i]);
     admin_stop(app->admin);
 }
 

@@ -235,7 +235,7 @@ void connect_on_timeout(struct postgres_session *s)
     }
     failure_set(&s->failure, REASON_CONNECT_FAILED, EVIDENCE_BAD_CONNECTION,
                 "the connection was not made within connect_timeout");
-    (void)snprintf(s->failure.log_text, sizeof s->failure.log_text, "%s port %s: timed out",
+    (void)snprintf(s->failure.log_text, sizeof s->failure.log_text, "%.120s port %s: timed out",
                    t->host[0] != '\0' ? t->host : t->address, t->port);
     start_next(s);
 }

@@ -8,8 +8,6 @@
 #include "dep/postgres_internal.h"
 #include "query/route.h"
 
-enum { FIRST_OWN_OID = 16384 };
-
 /* What a type that is not built in is made of: through domains to their base, through arrays to
  * their element. The last row is the innermost type; has_cast: to_json() would use a cast to json.
  */
@@ -220,12 +218,11 @@ bool statement_send_column_lookup(struct postgres_session *s, const struct route
 /* Of the innermost type. False: only the server could render it. */
 static bool kind_of(uint32_t oid, char typtype, bool has_cast, enum value_kind *out)
 {
-    if (oid < FIRST_OWN_OID) {
-        *out = value_type_of(oid).kind;
-        return *out != VALUE_UNKNOWN;
-    }
+    *out = value_type_of(oid).kind;
+    if (*out != VALUE_UNKNOWN)
+        return true;
     *out = VALUE_TEXT;
-    return typtype != 'c' && !has_cast;
+    return typtype != 'c' && typtype != 'p' && !has_cast;
 }
 
 bool statement_take_column_lookup(struct postgres_session *s, const struct route *route,

@@ -73,17 +73,15 @@ static void add_target(struct targets *t, int n, bool has_one_port)
 
 bool targets_parse(struct targets *t, const char *conninfo, struct error *err)
 {
-    char *problem = NULL, ignored[256];
+    char ignored[256];
     const char *hosts, *ports;
     int n = 0;
 
-    *t = (struct targets){.options = PQconninfoParse(conninfo, &problem)};
-    if (t->options == NULL) {
-        (void)error_set(err, "conninfo: %s", problem != NULL ? problem : "out of memory");
-        err->text[strcspn(err->text, "\n")] = '\0';
-        PQfreemem(problem);
-        return false;
-    }
+    /* libpq's own message would quote the text, which may hold a password. */
+    *t = (struct targets){.options = PQconninfoParse(conninfo, NULL)};
+    if (t->options == NULL)
+        return error_set(err, "conninfo is not a connection string of libpq: keyword=value pairs "
+                              "(quote values that hold spaces with '), or a postgresql:// URI");
     if (option(t->options, "service") != NULL) {
         targets_fini(t);
         return error_set(err, "conninfo: service= is not supported; give host, port and the rest");

@@ -81,13 +81,31 @@ static bool is_one_of(const char *name, const struct admin_names *names)
     return false;
 }
 
+/* A name that no attacker can make a browser reach by DNS: a bare one, as in Compose, or one under
+ * a top level that public DNS never has (RFC 6761). */
+static bool is_beyond_public_dns(const char *name)
+{
+    static const char *const reserved[] = {".localhost", ".test", ".example", ".invalid"};
+    size_t size = strlen(name);
+
+    if (strpbrk(name, ".:") == NULL)
+        return true;
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
+        size_t end = strlen(reserved[i]);
+
+        if (size > end && strcasecmp(name + size - end, reserved[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool admin_host_is_known(const char *host, const struct admin_names *names)
 {
     char name[MAX_NAME_BYTES];
 
     if (host == NULL || !host_split(host, name))
         return false;
-    return admin_address_is_loopback(name) || is_one_of(name, names);
+    return admin_address_is_loopback(name) || is_one_of(name, names) || is_beyond_public_dns(name);
 }
 
 /* False: the file cannot be read, is too long for a token, or has none. */

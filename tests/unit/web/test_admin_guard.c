@@ -29,13 +29,16 @@ static void test_a_host_is_known_by_our_names_alone(void **state)
         "localhost",  "localhost:8081", "LocalHost.:8081", "127.0.0.1:1",
         "[::1]:8081", "[::1]",          "10.1.2.3:8081",   "10.1.2.3",
         "WEIR-7",     "weir-7.",        "[fd00::2]:8081",  "[fd00:0::2]",
+        "api:8081",   "weir.test",      "a.b.LOCALHOST:1", "weir.example",
     };
     static const char *const no[] = {
         "",
-        "evil.example",
-        "evil.example:8081",
-        "localhost.evil.example",
+        "evil.com",
+        "evil.com:8081",
+        "localhost.evil.com",
         "10.1.2.4",
+        ".test",
+        "weirtest.com",
         "weir-7:",
         "weir-7:x",
         "weir-7:123456",
@@ -44,7 +47,7 @@ static void test_a_host_is_known_by_our_names_alone(void **state)
         "[::1]x",
         ":8081",
         "localhost:8081:8081",
-        "127.0.0.1.evil.example",
+        "127.0.0.1.evil.com",
         "[fd00::3]",
         "localhost ",
         "user@localhost",
@@ -68,7 +71,7 @@ static void test_an_unknown_name_of_ours_matches_nothing(void **state)
 
     (void)state;
     assert_false(admin_host_is_known("", &nameless));
-    assert_false(admin_host_is_known("weir-7", &nameless));
+    assert_false(admin_host_is_known("weir-7.com", &nameless));
     memset(longer, 'a', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
     assert_false(admin_host_is_known(longer, &nameless));

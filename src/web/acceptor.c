@@ -95,7 +95,7 @@ int listener_open(const char *address, uint16_t port, struct error *err)
     if (fd >= 0)
         (void)close(fd);
     (void)error_set(err, "cannot listen on %s%s%s:%u: %s", is_v6 ? "[" : "", address,
-                    is_v6 ? "]" : "", port, strerror(saved));
+                    is_v6 ? "]" : "", port, strerrordesc_np(saved));
     return -1;
 }
 
@@ -153,7 +153,7 @@ static void complain(struct acceptor *a, int error)
     if (!log_limit_pass(&a->complaint, clock_now().us))
         return;
     log_begin(&line, LOG_ERROR, "accept_failed");
-    log_str(&line, "error", strerror(error));
+    log_str(&line, "error", strerrordesc_np(error));
     log_int(&line, "left_out", (int64_t)a->complaint.left_out_count);
     log_end(&line);
     a->complaint.left_out_count = 0;

@@ -1,3 +1,5 @@
+#include <stdlib.h>
+
 #include "config/config.h"
 #include "observe/health.h"
 #include "web/health_facts.h"
@@ -5,17 +7,23 @@
 #include "web/service.h"
 #include "web/worker_internal.h"
 
-enum { MAX_FACTS = 64, MAX_DOCUMENT_BYTES = 64 * 1024 };
+enum { MAX_DOCUMENT_BYTES = 256 * 1024 };
 
 static void answer_health(struct request *r, struct buffer *out)
 {
-    struct health_fact facts[MAX_FACTS];
     const struct service *service = r->worker->service;
-    size_t count = health_facts_collect(service, facts, MAX_FACTS);
+    size_t count = service->config->dependency_count;
+    struct health_fact *facts = calloc(count + 1, sizeof *facts);
     bool is_draining = atomic_load_explicit(&service->is_draining, memory_order_relaxed);
 
+    if (facts == NULL) {
+        out->failed = true;
+        return;
+    }
+    count = health_facts_collect(service, facts, count);
     health_write(out, facts, count, is_draining, true);
     r->answer.status = health_status_http(health_overall(facts, count, is_draining));
+    free(facts);
 }
 
 static void answer_ready(struct request *r, struct buffer *out)

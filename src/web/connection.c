@@ -114,7 +114,7 @@ void *connection_take_uri(void *cls, const char *uri, struct MHD_Connection *mhd
 {
     struct connection *c = connection_of(mhd);
     size_t size = strlen(uri);
-    char *query = strchr((char *)(uintptr_t)uri, '?');
+    char *query = strchr(uri, '?');
 
     (void)cls;
     ENSURE(c != NULL);

@@ -57,7 +57,8 @@ void request_record(struct request *r, struct instant now)
     size_t route = r->route != NULL ? r->route->id : metrics->route_count;
     int64_t duration_us = instant_span_us(r->started_at, now);
     /* No answer was queued, and no timeout said one. */
-    bool is_hang_up = r->state != REQUEST_SENT && r->answer.status == 0;
+    bool is_hang_up =
+        r->state == REQUEST_GONE || (r->state != REQUEST_SENT && r->answer.status == 0);
 
     if (r->state != REQUEST_SENT)
         r->answer.served = SERVED_ERROR;
@@ -65,7 +66,7 @@ void request_record(struct request *r, struct instant now)
                         r->answer.served, r->answer.reason, duration_us);
     if (saturation_is_refusal(r->answer.reason))
         r->worker->refused_count++;
-    else
+    else if (r->target == TARGET_ROUTE) /* health checks go on whatever else does */
         r->worker->other_count++;
     if (is_logged(r, is_hang_up))
         write_log(r, is_hang_up, duration_us);

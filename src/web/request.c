@@ -449,17 +449,27 @@ void request_hang_up(struct request *r)
     make_ready(r, REQUEST_GONE);
 }
 
+/* Whether a write on its way took effect is not known; all others may safely be asked again. */
+static void stop_waiting(struct request *r, struct instant now)
+{
+    endpoint_deadline(&r->endpoint, now, &r->answer);
+    if (r->answer.reason == REASON_DEADLINE) {
+        answer_fini(&r->answer);
+        set_draining(r);
+    }
+    make_ready(r, REQUEST_READY);
+}
+
 void requests_stop(struct worker *worker)
 {
+    struct instant now = clock_now();
+
     for (struct list *l = worker->active_requests.next; l != &worker->active_requests;
          l = l->next) {
         struct request *r = LIST_ITEM(l, struct request, link);
 
-        if (r->state != REQUEST_WAITING)
-            continue;
-        endpoint_hang_up(&r->endpoint);
-        set_draining(r);
-        make_ready(r, REQUEST_READY);
+        if (r->state == REQUEST_WAITING)
+            stop_waiting(r, now);
     }
 }
 

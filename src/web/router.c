@@ -39,9 +39,9 @@ static int compare(const char *literal, const char *text, size_t size_bytes)
     return order != 0 ? order : literal[size_bytes] != '\0';
 }
 
-/* Where the literal is, or should be. True: it is there. */
-static bool find_literal(const struct node *node, const char *text, size_t size_bytes,
-                         size_t *out_place)
+/* The literal child; NULL: none, then *out_place is where it should be. */
+static struct node *find_literal(const struct node *node, const char *text, size_t size_bytes,
+                                 size_t *out_place)
 {
     size_t low = 0, high = node->literal_count;
 
@@ -49,27 +49,25 @@ static bool find_literal(const struct node *node, const char *text, size_t size_
         size_t middle = low + (high - low) / 2;
         int order = compare(node->literals[middle]->text, text, size_bytes);
 
-        if (order == 0) {
-            *out_place = middle;
-            return true;
-        }
+        if (order == 0)
+            return node->literals[middle];
         if (order < 0)
             low = middle + 1;
         else
             high = middle;
     }
     *out_place = low;
-    return false;
+    return NULL;
 }
 
 static struct node *add_literal(struct node *node, const char *text)
 {
-    size_t place;
+    size_t place = 0;
+    struct node *child = find_literal(node, text, strlen(text), &place);
     struct node **grown;
-    struct node *child;
 
-    if (find_literal(node, text, strlen(text), &place))
-        return node->literals[place];
+    if (child != NULL)
+        return child;
 
     grown = realloc(node->literals, (node->literal_count + 1) * sizeof *grown);
     if (grown == NULL)
@@ -155,8 +153,7 @@ static const struct node *literal_child(const struct router *router, const struc
     }
     if (memchr(segment.data, '\0', segment.size_bytes) != NULL)
         return NULL;
-    return find_literal(node, segment.data, segment.size_bytes, &place) ? node->literals[place]
-                                                                        : NULL;
+    return find_literal(node, segment.data, segment.size_bytes, &place);
 }
 
 /* Depth first, literals first; no more steps than there are nodes. */

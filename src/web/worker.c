@@ -1,6 +1,5 @@
 #include "web/worker.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -337,6 +336,7 @@ struct worker *worker_start(struct service *service, uint32_t index, struct erro
 {
     struct thread_metrics *metrics = &service->metrics->threads[index];
     struct worker *worker = calloc(1, sizeof *worker);
+    int failed;
 
     if (worker == NULL) {
         (void)error_set(err, "worker %u: out of memory", index);
@@ -344,7 +344,7 @@ struct worker *worker_start(struct service *service, uint32_t index, struct erro
     }
     init_fields(worker, service, index);
     if (!start_loop(worker)) {
-        (void)error_set(err, "worker %u: no event loop: %s", index, strerror(errno));
+        (void)error_set(err, "worker %u: no event loop", index);
         return NULL;
     }
     worker->daemon = daemon_start(worker);
@@ -354,8 +354,9 @@ struct worker *worker_start(struct service *service, uint32_t index, struct erro
     }
     (void)snprintf(metrics->name, sizeof metrics->name, "worker-%u", index);
     counter_set(&metrics->heartbeat_us, (uint64_t)clock_now().us);
-    if (start_thread(worker) != 0) {
-        (void)error_set(err, "worker %u: no thread: %s", index, strerror(errno));
+    failed = start_thread(worker);
+    if (failed != 0) {
+        (void)error_set(err, "worker %u: no thread: %s", index, strerrordesc_np(failed));
         return NULL;
     }
     (void)pthread_setname_np(worker->thread, metrics->name);

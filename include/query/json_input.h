@@ -51,7 +51,7 @@ bool json_input_document(struct json_input *in, struct json_input_value *out);
 
 /* Over the inside of a value that was read: *inside starts as json_input_open(value). True: one
  * more element (member: with its name, a string); false: no more. */
-struct json_input json_input_open(const struct json_input_value *array_or_object);
+struct json_input json_input_open(const struct json_input_value *value);
 bool json_input_next_element(struct json_input *inside, struct json_input_value *out);
 bool json_input_next_member(struct json_input *inside, struct json_input_value *out_name,
                             struct json_input_value *out_value);

@@ -4,7 +4,9 @@
 
 void array_literal_begin(struct array_literal *a, char *out, char delimiter)
 {
-    *a = (struct array_literal){.at = out, .delimiter = delimiter};
+    a->at = out;
+    a->delimiter = delimiter;
+    a->has_elements = false;
     *a->at++ = '{';
 }
 

@@ -40,7 +40,8 @@ static char *load_text(const struct reader *reader, const char *path, const char
     char *text;
 
     if (file == NULL) {
-        complaints_add(reader->complaints, shown, 0, 0, "cannot read it: %s", strerror(errno));
+        complaints_add(reader->complaints, shown, 0, 0, "cannot read it: %s",
+                       strerrordesc_np(errno));
         return NULL;
     }
     text = malloc(FILE_MAX_BYTES + 1);
@@ -100,7 +101,8 @@ static void read_entry(struct reader *reader, const char *path, const char *show
 
     if (stat(path, &status) != 0) {
         if (ends_in_sql(name))
-            complaints_add(reader->complaints, shown, 0, 0, "cannot read it: %s", strerror(errno));
+            complaints_add(reader->complaints, shown, 0, 0, "cannot read it: %s",
+                           strerrordesc_np(errno));
     } else if (S_ISDIR(status.st_mode)) {
         read_folder(reader, path, shown, depth + 1);
     } else if (ends_in_sql(name)) {
@@ -129,7 +131,7 @@ static void read_folder(struct reader *reader, const char *path, const char *sho
     count = scandir(path, &entries, is_visible, alphasort);
     if (count < 0) {
         complaints_add(reader->complaints, shown, 0, 0, "cannot read the folder: %s",
-                       strerror(errno));
+                       strerrordesc_np(errno));
         return;
     }
     for (int i = 0; i < count; i++) {

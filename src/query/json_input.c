@@ -19,7 +19,7 @@ static bool fail(struct json_input *in, const char *problem)
 /* NUL past the end; no rule below accepts one. */
 static char peek(const struct json_input *in)
 {
-    return in->at < in->size_bytes ? in->text[in->at] : '\0';
+    return in->at < in->size_bytes ? in->text[in->at] : (char)'\0';
 }
 
 static void skip_space(struct json_input *in)
@@ -226,7 +226,7 @@ static bool scan_after_value(struct json_input *in, struct nest *nest,
 static bool scan_opening(struct json_input *in, struct nest *nest, struct json_input_value *value,
                          bool *out_is_empty)
 {
-    char closer = in->text[in->at] == '[' ? ']' : '}';
+    char closer = (char)(in->text[in->at] == '[' ? ']' : '}');
 
     if (nest->depth == JSON_INPUT_MAX_DEPTH)
         return fail(in, "values nest too deep");

@@ -31,7 +31,7 @@ static bool is_name_part(char c)
 /* The byte at `at`, or NUL past the end: no rule here starts or goes on with a NUL. */
 static char char_at(const struct sql_lexer *lexer, size_t at)
 {
-    return at < lexer->size_bytes ? lexer->text[at] : '\0';
+    return at < lexer->size_bytes ? lexer->text[at] : (char)'\0';
 }
 
 /* Moves to `end`, counting lines and columns. */

@@ -1,8 +1,6 @@
 #include "query/sql_type.h"
 
-#include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 struct built_in {
     const char *name;
@@ -99,7 +97,10 @@ static void spell_plainly(const char *text, size_t size_bytes, char *out)
     size_t size = 0;
 
     for (size_t i = 0; i < size_bytes; i++) {
-        char c = text[i] >= 'A' && text[i] <= 'Z' ? (char)(text[i] - 'A' + 'a') : text[i];
+        char c = text[i];
+
+        if (c >= 'A' && c <= 'Z')
+            c = (char)(c - 'A' + 'a');
 
         if (c == '\t')
             c = ' ';
@@ -112,14 +113,19 @@ static void spell_plainly(const char *text, size_t size_bytes, char *out)
     out[size] = '\0';
 }
 
+static bool is_name_start(char c)
+{
+    return (c >= 'a' && c <= 'z') || c == '_' || (unsigned char)c >= 0x80;
+}
+
+/* The size of the name at `text`, in small letters; 0: there is none. */
 static size_t skip_name(const char *text)
 {
     size_t i = 0;
 
-    if (!isalpha((unsigned char)text[0]) && text[0] != '_' && (unsigned char)text[0] < 0x80)
+    if (!is_name_start(text[0]))
         return 0;
-    while (isalnum((unsigned char)text[i]) || text[i] == '_' || text[i] == '$' ||
-           (unsigned char)text[i] >= 0x80)
+    while (is_name_start(text[i]) || (text[i] >= '0' && text[i] <= '9') || text[i] == '$')
         i++;
     return i;
 }
@@ -168,7 +174,7 @@ enum sql_type_found sql_type_parse(const char *text, struct param_type *out,
 {
     struct param_type type = {.check = CHECK_SERVER, .delimiter = ','};
     size_t size = strlen(text);
-    char plain[sizeof type.name];
+    char plain[sizeof type.name] = "";
     const struct built_in *found;
 
     if (size >= 2 && strcmp(text + size - 2, "[]") == 0) {

@@ -155,7 +155,8 @@ static void test_nesting_without_end_is_read(void **state)
 
     (void)state;
     memset(sql, '[', DEPTH);
-    memcpy(sql + DEPTH, ":a", 2);
+    sql[DEPTH] = ':';
+    sql[DEPTH + 1] = 'a';
     memset(sql + DEPTH + 2, ']', DEPTH);
     sql_lexer_init(&lexer, sql, 2 * DEPTH + 2, 1, 1);
     while (sql_lexer_next(&lexer).kind != SQL_TOKEN_END)
@@ -178,8 +179,9 @@ static void test_random_bytes_are_cut_into_tokens_without_gaps(void **state)
 
         assert_non_null(text);
         for (size_t i = 0; i < size; i++)
-            text[i] = rand_r(&seed) % 8 != 0 ? alphabet[(size_t)rand_r(&seed) % sizeof alphabet]
-                                             : (char)rand_r(&seed);
+            text[i] =
+                (char)(rand_r(&seed) % 8 != 0 ? alphabet[(size_t)rand_r(&seed) % sizeof alphabet]
+                                              : rand_r(&seed));
         text = realloc(text, size > 0 ? size : 1);
         sql_lexer_init(&lexer, text, size, 1, 1);
         do {

@@ -141,9 +141,9 @@ void postgres_reply(struct postgres *p, struct call *call)
 
     count_outcome(p, call);
     call->has_permit = false;
-    inbox_push(call->reply_to, &call->item); /* from here on it is the worker's */
     if (had_permit)
         postgres_permit_back(p);
+    inbox_push(call->reply_to, &call->item); /* from here on it is the worker's */
 }
 
 static void set_outcome(struct call *call, const struct failure *failure)
@@ -151,16 +151,23 @@ static void set_outcome(struct call *call, const struct failure *failure)
     struct outcome *out = &call->outcome;
 
     out->reason = failure->reason;
+    if (failure->reason == REASON_NONE)
+        return;
     memcpy(out->sqlstate, failure->sqlstate, sizeof out->sqlstate);
     memcpy(out->detail, failure->detail, sizeof out->detail);
     memcpy(out->constraint, failure->constraint, sizeof out->constraint);
 }
 
-void postgres_fail(struct postgres *p, struct call *call, const struct failure *failure)
+void postgres_end(struct postgres *p, struct call *call, const struct failure *failure)
 {
     log_statement_failure(p, call, failure);
     set_outcome(call, failure);
     postgres_settle(p, call, failure);
+}
+
+void postgres_fail(struct postgres *p, struct call *call, const struct failure *failure)
+{
+    postgres_end(p, call, failure);
     postgres_reply(p, call);
 }
 

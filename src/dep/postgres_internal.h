@@ -263,6 +263,8 @@ void postgres_rearm(struct postgres *p); /* the tick timer, after anything chang
 void postgres_settle(struct postgres *p, struct call *call, const struct failure *failure);
 /* The outcome is set: back to its worker. A permit that no session holds is given back. */
 void postgres_reply(struct postgres *p, struct call *call);
+/* Sets the outcome and settles; the reply is the caller's to send. */
+void postgres_end(struct postgres *p, struct call *call, const struct failure *failure);
 void postgres_fail(struct postgres *p, struct call *call, const struct failure *failure);
 void postgres_permit_back(struct postgres *p);
 void postgres_note_failure(struct postgres *p, const struct failure *failure);

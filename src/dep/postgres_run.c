@@ -316,26 +316,29 @@ static void clean(struct postgres_session *s)
 
 /* ---- outcomes ---- */
 
-static void answered(struct postgres_session *s)
-{
-    s->call->session = NULL;
-    s->call = NULL;
-}
-
-static void note_time(struct call *call)
-{
-    if (atomic_load_explicit(&call->is_sent, memory_order_relaxed))
-        call->outcome.served_us = instant_span_us(call->sent_at, clock_now());
-}
-
-/* Answers the call with a failure. The session is the caller's to go on with. */
-static void fail_call(struct postgres_session *s, const struct failure *failure)
+/* Ends the call with a failure, or with a success whose body is set. It is answered by
+ * postgres_reply(), after the session has given back what it can: a caller that comes again at once
+ * must find the permit free. */
+static struct call *end_call(struct postgres_session *s, const struct failure *failure)
 {
     struct call *call = s->call;
 
-    note_time(call);
-    answered(s);
-    postgres_fail(s->owner, call, failure);
+    if (atomic_load_explicit(&call->is_sent, memory_order_relaxed))
+        call->outcome.served_us = instant_span_us(call->sent_at, clock_now());
+    call->session = NULL;
+    s->call = NULL;
+    postgres_end(s->owner, call, failure);
+    return call;
+}
+
+/* Answers with a failure, and leaves the session to clean up. */
+static void fail_and_clean(struct postgres_session *s, const struct failure *failure)
+{
+    struct postgres *p = s->owner;
+    struct call *call = end_call(s, failure);
+
+    clean(s);
+    postgres_reply(p, call);
 }
 
 static bool is_callers_haste(const struct call *call)
@@ -393,27 +396,20 @@ static void take_body(struct postgres_session *s, struct outcome *out)
     }
 }
 
-static void succeed(struct postgres_session *s)
+static struct call *succeed(struct postgres_session *s)
 {
-    struct call *call = s->call;
     struct failure none = {.evidence = EVIDENCE_GOOD};
 
     if (s->row_count == 0 && (s->route->result == RESULT_ONE || s->route->result == RESULT_VALUE)) {
         failure_set(&none, REASON_NO_ROW, EVIDENCE_GOOD, "no row matches");
-        fail_call(s, &none);
-        return;
+        return end_call(s, &none);
     }
     close_rows(s);
-    if (s->rows.failed) {
+    if (s->rows.failed)
         failure_set(&none, REASON_INTERNAL, EVIDENCE_NONE, "out of memory");
-        fail_call(s, &none);
-        return;
-    }
-    note_time(call);
-    take_body(s, &call->outcome);
-    answered(s);
-    postgres_settle(s->owner, call, &none);
-    postgres_reply(s->owner, call);
+    else
+        take_body(s, &s->call->outcome);
+    return end_call(s, &none);
 }
 
 /* A result over a cap: answered at once, whatever else the server would still send. A write was not
@@ -422,9 +418,8 @@ static void stop_rows(struct postgres_session *s, enum reason reason, const char
 {
     struct failure failure;
 
-    s->is_stopped = true;
     failure_set(&failure, reason, EVIDENCE_GOOD, "%s", what);
-    fail_call(s, &failure);
+    fail_and_clean(s, &failure);
 }
 
 static void write_row(struct postgres_session *s, const PGresult *result, int row)
@@ -468,8 +463,6 @@ static void take_rows(struct postgres_session *s, const PGresult *result)
         take_row(s, result, row);
     if (count > 0 && PQresultMemorySize(result) > LARGE_RESULT_BYTES)
         s->retire_at = clock_now();
-    if (s->call == NULL && s->state == SESSION_BUSY)
-        clean(s);
 }
 
 /* ---- results ---- */
@@ -595,8 +588,7 @@ static void batch_failed(struct postgres_session *s)
     adjust_failure(s, &failure);
     if (failure.reason == REASON_WRONG_NODE)
         pool_drop_read_write(s->owner);
-    fail_call(s, &failure);
-    clean(s);
+    fail_and_clean(s, &failure);
 }
 
 /* Parse and Describe are through: are all column types known? */
@@ -637,11 +629,14 @@ static void lookup_done(struct postgres_session *s, bool is_param)
 
 static void execute_done(struct postgres_session *s)
 {
-    succeed(s);
+    struct postgres *p = s->owner;
+    struct call *call = succeed(s);
+
     if (s->cancel != NULL)
         clean(s); /* it ended just before it could be stopped */
     else
         become_idle(s);
+    postgres_reply(p, call);
 }
 
 static void busy_batch_done(struct postgres_session *s)
@@ -702,7 +697,9 @@ void run_batch_done(struct postgres_session *s)
 
 void run_lost(struct postgres_session *s)
 {
+    struct postgres *p = s->owner;
     struct failure failure = s->batch_failure;
+    struct call *call = NULL;
 
     if (s->state == SESSION_OPENING) {
         failure_from_connection(&s->failure, s->conn, false);
@@ -717,9 +714,11 @@ void run_lost(struct postgres_session *s)
             if (may_have_happened(s))
                 unknown_failure(&failure, EVIDENCE_BAD_CONNECTION);
         }
-        fail_call(s, &failure);
+        call = end_call(s, &failure);
     }
     session_close(s);
+    if (call != NULL)
+        postgres_reply(p, call);
 }
 
 /* A write over its time is cancelled, and answered when it was seen to stop: until the caller's
@@ -737,8 +736,7 @@ static void end_write(struct postgres_session *s)
         return;
     }
     unknown_failure(&failure, failure.evidence);
-    fail_call(s, &failure);
-    clean(s);
+    fail_and_clean(s, &failure);
 }
 
 void run_timeout(struct postgres_session *s)
@@ -757,8 +755,7 @@ void run_timeout(struct postgres_session *s)
             break;
         }
         deadline_failure(s->call, &failure);
-        fail_call(s, &failure);
-        clean(s);
+        fail_and_clean(s, &failure);
         break;
     case SESSION_CLEANING:
         session_close(s);
@@ -778,19 +775,22 @@ void run_cancelled(struct postgres_session *s)
         failure_set(&failure, REASON_NONE, EVIDENCE_NONE, "the caller hung up");
     else
         deadline_failure(s->call, &failure);
-    fail_call(s, &failure);
-    clean(s);
+    fail_and_clean(s, &failure);
 }
 
 void run_shut_down(struct postgres_session *s)
 {
+    struct postgres *p = s->owner;
     struct failure failure;
+    struct call *call = NULL;
 
     if (s->call != NULL) {
         failure_set(&failure, REASON_DRAINING, EVIDENCE_NONE, "the server is shutting down");
         if (may_have_happened(s))
             unknown_failure(&failure, EVIDENCE_NONE);
-        fail_call(s, &failure);
+        call = end_call(s, &failure);
     }
     session_close(s);
+    if (call != NULL)
+        postgres_reply(p, call);
 }

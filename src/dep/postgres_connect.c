@@ -62,8 +62,8 @@ static void resolve_failed(struct postgres_session *s, const char *why)
 {
     failure_set(&s->failure, REASON_UNRESOLVED, EVIDENCE_BAD_CONNECTION,
                 "the dependency's host name does not resolve");
-    (void)snprintf(s->failure.log_text, sizeof s->failure.log_text, "%s: %s", target_of(s)->host,
-                   why);
+    (void)snprintf(s->failure.log_text, sizeof s->failure.log_text, "%.120s: %.70s",
+                   target_of(s)->host, why);
 }
 
 static void next_target(struct postgres_session *s)

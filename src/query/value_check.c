@@ -30,6 +30,19 @@ static locale_t enter_utf8_locale(void)
     return uselocale(utf8_locale);
 }
 
+/* glibc takes \1, which POSIX ERE does not have, and which can take for ever to match. */
+static bool has_back_reference(const char *pattern)
+{
+    for (; *pattern != '\0'; pattern++) {
+        if (*pattern != '\\')
+            continue;
+        if (pattern[1] >= '1' && pattern[1] <= '9')
+            return true;
+        pattern += pattern[1] != '\0';
+    }
+    return false;
+}
+
 bool value_pattern_compile(regex_t *out, const char *pattern, struct error *err)
 {
     size_t size = strlen(pattern) + sizeof "^()$";
@@ -39,6 +52,10 @@ bool value_pattern_compile(regex_t *out, const char *pattern, struct error *err)
 
     if (whole == NULL)
         return error_set(err, "out of memory");
+    if (has_back_reference(pattern)) {
+        free(whole);
+        return error_set(err, "a back-reference is no part of a POSIX extended expression");
+    }
     (void)snprintf(whole, size, "^(%s)$", pattern);
     before = enter_utf8_locale();
     failure = regcomp(out, whole, REG_EXTENDED | REG_NOSUB);

@@ -462,6 +462,7 @@ static void test_wrong_parameters_are_told(void **state)
         {WITH_PARAM("x int4 optional default=1"), 2, 27, "not both"},
         {WITH_PARAM("x text pattern=["), 2, 26, "pattern"},
         {WITH_PARAM("x text pattern=a("), 2, 26, "pattern"},
+        {WITH_PARAM("x text pattern=(a)\\1"), 2, 26, "back-reference"},
         {WITH_PARAM("x text default=\"a b"), 2, 26, "quote"},
         {WITH_PARAM("x int4 in=path"), 2, 21, "no {x}"},
         {WITH_PARAM("x int4 in=body"), 2, 21, "a GET has no body"},

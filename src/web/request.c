@@ -514,12 +514,15 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
                        enum MHD_RequestTerminationCode code)
 {
     struct connection *c = connection_of(mhd);
+    const struct worker *worker = cls;
 
-    (void)cls;
     (void)code; /* "ok" only says that the bytes were handed to the kernel */
     if (*con_cls != NULL)
         request_end(*con_cls);
     *con_cls = NULL;
-    if (c != NULL)
-        connection_enter(c, PHASE_IDLE, clock_now());
+    if (c == NULL)
+        return;
+    connection_enter(c, PHASE_IDLE, clock_now());
+    if (worker->is_draining) /* its answer had left before that was known */
+        (void)shutdown(c->fd, SHUT_RD);
 }

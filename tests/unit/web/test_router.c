@@ -24,12 +24,14 @@ static void add(struct fixture *f, enum http_method method, const char *template
 {
     size_t i = f->catalog.route_count++;
     struct route *route = &f->routes[i];
+    char *rest;
 
     (void)snprintf(f->texts[i], sizeof f->texts[i], "%s", template + 1);
     route->id = (uint32_t)i;
     route->method = method;
     route->segments = f->segments[i];
-    for (char *text = strtok(f->texts[i], "/"); text != NULL; text = strtok(NULL, "/")) {
+    for (char *text = strtok_r(f->texts[i], "/", &rest); text != NULL;
+         text = strtok_r(NULL, "/", &rest)) {
         bool is_parameter = text[0] == '{';
 
         if (is_parameter) {

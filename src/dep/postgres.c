@@ -373,6 +373,19 @@ static struct instant earliest_of(const struct list *list, struct instant at)
     return at;
 }
 
+/* For Retry-After: when the next trial, or the next probe where a good one is enough, may end a
+ * refusal. */
+static void publish_retry_at(struct postgres *p)
+{
+    struct instant at = p->breaker.reopen_at;
+
+    if (p->breaker.state != BREAKER_OPEN)
+        return;
+    if (p->breaker.may_probe_end_open && p->probe.session == NULL)
+        at = instant_earlier(at, p->probe.next_at);
+    atomic_store_explicit(&p->dep->admission.retry_at_us, at.us, memory_order_relaxed);
+}
+
 void postgres_rearm(struct postgres *p)
 {
     struct instant at = instant_earlier(p->next_sweep_at, breaker_next_tick(&p->breaker));
@@ -380,6 +393,7 @@ void postgres_rearm(struct postgres *p)
 
     if (p->is_closed)
         return;
+    publish_retry_at(p);
     if (!list_is_empty(&p->line))
         move_line(p);
     if (!list_is_empty(&p->waiting))

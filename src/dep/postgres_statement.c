@@ -37,7 +37,9 @@ void statement_fini(struct statement *st)
 
 void statement_name(const struct route *route, const struct statement *st, char out[48])
 {
-    (void)snprintf(out, 48, "%.32s_%u", route->statement_name, st->version);
+    /* Two routes may have the same statement, so its own name alone would be taken. */
+    (void)snprintf(out, 48, "%.24s_%" PRIu32 "_%" PRIu32, route->statement_name,
+                   (uint32_t)route->id, st->version);
 }
 
 /* ---- types known to the dependency ---- */

@@ -102,7 +102,9 @@ static char next_digit(const struct decimal *d, size_t *at)
 {
     if (*at < d->size_bytes && d->digits[*at] == '.')
         ++*at;
-    return *at < d->size_bytes ? d->digits[(*at)++] : (char)'0';
+    if (*at >= d->size_bytes)
+        return '0';
+    return d->digits[(*at)++];
 }
 
 static int compare_mantissas(const struct decimal *a, const struct decimal *b)

@@ -19,7 +19,9 @@ static bool fail(struct json_input *in, const char *problem)
 /* NUL past the end; no rule below accepts one. */
 static char peek(const struct json_input *in)
 {
-    return in->at < in->size_bytes ? in->text[in->at] : (char)'\0';
+    if (in->at >= in->size_bytes)
+        return '\0';
+    return in->text[in->at];
 }
 
 static void skip_space(struct json_input *in)
@@ -353,7 +355,9 @@ static char plain_escape(char c)
     static const char letters[] = "bfnrt", meanings[] = "\b\f\n\r\t";
     const char *found = strchr(letters, c);
 
-    return found != NULL ? meanings[found - letters] : c;
+    if (found == NULL)
+        return c;
+    return meanings[found - letters];
 }
 
 size_t json_input_decode(const struct json_input_value *string, char *out)

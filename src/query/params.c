@@ -94,7 +94,7 @@ static bool refuse_name(struct binder *b, const char *what, const char *name, si
         while (size < size_bytes && size > 0 && ((unsigned char)name[size] & 0xC0) == 0x80)
             size--;
         for (size_t i = 0; i < size; i++)
-            shown[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7F ? (char)'?' : name[i];
+            shown[i] = (char)((unsigned char)name[i] < 0x20 || name[i] == 0x7F ? '?' : name[i]);
         shown[size] = '\0';
         (void)error_set(b->err, "%s parameter \"%s\"", what, shown);
     }
@@ -322,7 +322,7 @@ static struct raw_text find_header(const struct raw_inputs *inputs, const struct
     if (found.data != NULL || strchr(param->name, '_') == NULL)
         return found;
     for (; param->name[i] != '\0' && i + 1 < sizeof dashed; i++)
-        dashed[i] = param->name[i] == '_' ? (char)'-' : param->name[i];
+        dashed[i] = (char)(param->name[i] == '_' ? '-' : param->name[i]);
     dashed[i] = '\0';
     return inputs->header(inputs->header_ctx, dashed);
 }

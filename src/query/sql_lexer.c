@@ -31,7 +31,9 @@ static bool is_name_part(char c)
 /* The byte at `at`, or NUL past the end: no rule here starts or goes on with a NUL. */
 static char char_at(const struct sql_lexer *lexer, size_t at)
 {
-    return at < lexer->size_bytes ? lexer->text[at] : (char)'\0';
+    if (at >= lexer->size_bytes)
+        return '\0';
+    return lexer->text[at];
 }
 
 /* Moves to `end`, counting lines and columns. */

@@ -278,16 +278,17 @@ static bool drain(struct app *app)
     return wait_while(app, server->drain_timeout_us, is_quiet);
 }
 
-/* The dependencies first: their calls come back to the workers, which answer them. */
+/* Callers first: a worker answers what still waits, and its calls come home while the dependencies are
+ * still there to send them back. */
 static void stop_threads(struct app *app)
 {
-    for (size_t i = 0; app->postgres != NULL && i < app->config->dependency_count; i++)
-        if (!postgres_stop(app->postgres[i], STOP_TIMEOUT_US))
-            app->is_stuck = true;
     acceptor_stop(app->acceptor);
     for (uint32_t i = 0; app->workers != NULL && i < app->worker_count; i++)
         if (app->workers[i] != NULL)
             worker_stop(app->workers[i]);
+    for (size_t i = 0; app->postgres != NULL && i < app->config->dependency_count; i++)
+        if (!postgres_stop(app->postgres[i], STOP_TIMEOUT_US))
+            app->is_stuck = true;
     admin_stop(app->admin);
 }
 

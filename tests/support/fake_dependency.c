@@ -243,9 +243,10 @@ void fake_dependency_answer(struct fake_dependency *f, struct call *call,
     list_remove(&call->link);
     set_outcome(call, outcome);
     breaker_record(&f->breaker, call->ticket, outcome->evidence, f->now);
-    reply(call);
-    admission_leave(&f->dep.admission);
+    call->has_permit = false;
+    admission_leave(&f->dep.admission); /* a caller that comes again at once finds it free */
     move_line(f);
+    reply(call);
 }
 
 void fake_dependency_answer_all(struct fake_dependency *f, const struct fake_outcome *outcomes,

@@ -48,7 +48,7 @@ struct call {
     bool has_permit;         /* the worker's word: false, it has a place in the waiting line; the
                               * dependency clears it when its session took the permit over */
     bool is_short_by_caller; /* only the caller's header made the deadline that short */
-    struct inbox *reply_to;  /* borrowed: the worker's inbox */
+    struct inbox *reply_to;  /* borrowed: the worker's, for this dependency alone */
 
     /* The worker's alone. */
     void *request;               /* borrowed; NULL: nobody waits any more */

@@ -35,7 +35,8 @@ struct route;
 struct endpoint_env {
     const struct config *config;
     struct dependency *const *dependencies; /* as in config.dependencies */
-    struct inbox *reply_to;                 /* the worker's inbox; calls come back there */
+    struct inbox *reply_to; /* the worker's; one a dependency, so that one that is halted between
+                             * its push and its wake-up does not keep the others' replies */
     struct rand *rand;
     counter *memory_bytes; /* request bodies and answers not yet sent, all workers */
 };

@@ -182,7 +182,7 @@ bool endpoint_begin(struct endpoint *e, const struct endpoint_env *env, struct r
         return true;
 
     e->dependency = env->dependencies[route->source];
-    call = call_create(route, &params, e->deadline, now, env->reply_to);
+    call = call_create(route, &params, e->deadline, now, &env->reply_to[route->source]);
     if (call == NULL) {
         bound_params_fini(&params);
         answer_error(e, REASON_INTERNAL, "out of memory", now, out);
@@ -224,18 +224,17 @@ static void let_go(struct endpoint *e, bool is_hang_up)
 }
 
 /* A write that is on its way may happen yet; one in a transaction of ours too, if its commit is. */
-static bool may_have_happened(const struct endpoint *e)
+static bool may_have_happened(const struct endpoint *e, const struct call *call)
 {
-    return e->call != NULL && e->route->is_write &&
-           atomic_load_explicit(&e->call->is_sent, memory_order_relaxed);
+    return call != NULL && e->route->is_write && atomic_load(&call->is_sent);
 }
 
 void endpoint_deadline(struct endpoint *e, struct instant now, struct answer *out)
 {
-    bool is_unknown = may_have_happened(e);
+    const struct call *call = e->call; /* freed on this thread, and not before it came back */
 
-    let_go(e, false);
-    if (is_unknown)
+    let_go(e, false); /* first: what was not sent by now is not sent any more */
+    if (may_have_happened(e, call))
         answer_error(e, REASON_OUTCOME_UNKNOWN,
                      "the statement was sent, and whether it took effect is not known", now, out);
     else

@@ -130,13 +130,15 @@ static void take_arrivals(struct worker *worker)
 
 static void take_replies(struct worker *worker)
 {
-    struct inbox_item *item = inbox_drain(&worker->replies);
+    for (size_t i = 0; i < worker->config->dependency_count; i++) {
+        struct inbox_item *item = inbox_drain(&worker->replies[i]);
 
-    while (item != NULL) {
-        struct inbox_item *next = item->next;
+        while (item != NULL) {
+            struct inbox_item *next = item->next;
 
-        request_came_back(worker, LIST_ITEM(item, struct call, item));
-        item = next;
+            request_came_back(worker, LIST_ITEM(item, struct call, item));
+            item = next;
+        }
     }
 }
 
@@ -303,7 +305,8 @@ static void init_fields(struct worker *worker, struct service *service, uint32_t
     worker->config = service->config;
     worker->index = index;
     inbox_init(&worker->arrivals, wakeup_send, &worker->wakeup);
-    inbox_init(&worker->replies, wakeup_send, &worker->wakeup);
+    for (size_t i = 0; i < service->config->dependency_count; i++)
+        inbox_init(&worker->replies[i], wakeup_send, &worker->wakeup);
     list_init(&worker->connections);
     list_init(&worker->arriving);
     list_init(&worker->free_requests);
@@ -313,7 +316,7 @@ static void init_fields(struct worker *worker, struct service *service, uint32_t
     worker->env = (struct endpoint_env){
         .config = service->config,
         .dependencies = service->dependencies,
-        .reply_to = &worker->replies,
+        .reply_to = worker->replies,
         .rand = &worker->rand,
         .memory_bytes = &service->metrics->memory_bytes,
     };
@@ -332,10 +335,24 @@ static int start_thread(struct worker *worker)
     return failed;
 }
 
+static struct worker *worker_make(size_t dependency_count)
+{
+    struct worker *worker = calloc(1, sizeof *worker);
+
+    if (worker == NULL)
+        return NULL;
+    worker->replies = calloc(dependency_count + 1, sizeof *worker->replies);
+    if (worker->replies == NULL) {
+        free(worker);
+        return NULL;
+    }
+    return worker;
+}
+
 struct worker *worker_start(struct service *service, uint32_t index, struct error *err)
 {
     struct thread_metrics *metrics = &service->metrics->threads[index];
-    struct worker *worker = calloc(1, sizeof *worker);
+    struct worker *worker = worker_make(service->config->dependency_count);
     int failed;
 
     if (worker == NULL) {
@@ -409,6 +426,7 @@ static void worker_free(struct worker *worker)
         free(worker->made_requests);
         worker->made_requests = next;
     }
+    free(worker->replies);
     free(worker);
 }
 

@@ -133,7 +133,7 @@ struct worker {
     uv_loop_t loop;
     struct wakeup wakeup;
     struct inbox arrivals; /* connections; pushed by the acceptor */
-    struct inbox replies;  /* calls; pushed by dependencies */
+    struct inbox *replies; /* owned; calls, pushed by the dependency of that index */
     _Atomic bool should_drain, should_stop;
     _Atomic uint32_t connection_count; /* with those in arrivals */
     _Atomic uint32_t request_count;    /* headers came, not ended */

@@ -15,7 +15,6 @@
 enum { RESOLVED_FRESH_US = 1000000, PASSWORD_MAX = 4096 };
 
 static void start_next(struct postgres_session *s);
-static void end_trace(struct postgres_session *s);
 
 static struct target *target_of(struct postgres_session *s)
 {
@@ -173,7 +172,7 @@ static void start_address(struct postgres_session *s, const char *address)
 
     session_unwatch(s);
     if (s->conn != NULL)
-        end_trace(s);
+        connect_end_trace(s);
     PQfinish(s->conn);
     s->conn = targets_connect(&p->targets, target_of(s), address, has_password ? password : NULL,
                               p->config->query_timeout_us);
@@ -248,10 +247,14 @@ void connect_on_timeout(struct postgres_session *s)
  * else that the trace holds (the password's answer among it) is thrown away as it comes. */
 static ssize_t keep_key_line(void *cookie, const char *bytes, size_t size)
 {
-    struct postgres_session *s = cookie;
-    char *text = realloc(s->backend_key_text, s->backend_key_size + size + 1);
+    struct postgres *p = cookie;
+    struct postgres_session *s = p->traced;
+    char *text;
     char *line, *end;
 
+    if (s == NULL)
+        return (ssize_t)size;
+    text = realloc(s->backend_key_text, s->backend_key_size + size + 1);
     if (text == NULL)
         return (ssize_t)size;
     memcpy(text + s->backend_key_size, bytes, size);
@@ -274,28 +277,47 @@ static ssize_t keep_key_line(void *cookie, const char *bytes, size_t size)
     return (ssize_t)size;
 }
 
-static void trace_key(struct postgres_session *s)
+bool connect_open_trace(struct postgres *p)
 {
     cookie_io_functions_t functions = {.write = keep_key_line};
 
-    if (s->trace != NULL || PQstatus(s->conn) < CONNECTION_AWAITING_RESPONSE ||
-        PQstatus(s->conn) == CONNECTION_SSL_STARTUP)
-        return;
-    s->trace = fopencookie(s, "w", functions);
-    if (s->trace == NULL)
-        return;
-    (void)setvbuf(s->trace, NULL, _IOLBF, 1024);
-    PQtrace(s->conn, s->trace);
-    PQsetTraceFlags(s->conn, PQTRACE_SUPPRESS_TIMESTAMPS);
+    p->trace = fopencookie(p, "w", functions);
+    return p->trace != NULL && setvbuf(p->trace, NULL, _IOLBF, 1024) == 0;
 }
 
-static void end_trace(struct postgres_session *s)
+void connect_close_trace(struct postgres *p)
 {
-    if (s->trace == NULL)
-        return;
-    PQuntrace(s->conn);
-    (void)fclose(s->trace);
-    s->trace = NULL;
+    if (p->trace != NULL)
+        (void)fclose(p->trace);
+    p->trace = NULL;
+}
+
+static PostgresPollingStatusType poll_login(struct postgres_session *s)
+{
+    PostgresPollingStatusType next;
+    ConnStatusType status;
+
+    s->owner->traced = s;
+    next = PQconnectPoll(s->conn);
+    status = PQstatus(s->conn);
+    if (!s->is_traced && status >= CONNECTION_AWAITING_RESPONSE &&
+        status != CONNECTION_SSL_STARTUP) {
+        PQtrace(s->conn, s->owner->trace);
+        PQsetTraceFlags(s->conn, PQTRACE_SUPPRESS_TIMESTAMPS);
+        s->is_traced = true;
+    }
+    return next;
+}
+
+void connect_end_trace(struct postgres_session *s)
+{
+    if (s->is_traced) {
+        s->owner->traced = s;
+        PQuntrace(s->conn);
+        s->is_traced = false;
+    }
+    if (s->owner->traced == s)
+        s->owner->traced = NULL;
     if (s->backend_key_text != NULL)
         explicit_bzero(s->backend_key_text, s->backend_key_size);
     free(s->backend_key_text);
@@ -305,12 +327,23 @@ static void end_trace(struct postgres_session *s)
 
 #else
 
-static void trace_key(struct postgres_session *s)
+bool connect_open_trace(struct postgres *p)
 {
-    (void)s; /* PQcancelCreate() knows */
+    p->trace = NULL; /* PQcancelCreate() knows */
+    return true;
 }
 
-static void end_trace(struct postgres_session *s)
+void connect_close_trace(struct postgres *p)
+{
+    (void)p;
+}
+
+static PostgresPollingStatusType poll_login(struct postgres_session *s)
+{
+    return PQconnectPoll(s->conn);
+}
+
+void connect_end_trace(struct postgres_session *s)
 {
     s->backend_pid = PQbackendPID(s->conn);
 }
@@ -321,7 +354,7 @@ static void on_logged_in(struct postgres_session *s)
 {
     struct postgres *p = s->owner;
 
-    end_trace(s);
+    connect_end_trace(s);
     p->targets.preferred = s->target_index;
     target_of(s)->preferred = s->address_index;
     session_timer(s, instant_after(clock_now(), p->config->connect_timeout_us));
@@ -334,8 +367,7 @@ void connect_on_event(struct postgres_session *s)
     PostgresPollingStatusType next;
 
     session_unwatch(s); /* libpq may close its socket and open another */
-    next = PQconnectPoll(s->conn);
-    trace_key(s);
+    next = poll_login(s);
     switch (next) {
     case PGRES_POLLING_READING:
         session_watch(s, UV_READABLE);
@@ -350,7 +382,7 @@ void connect_on_event(struct postgres_session *s)
     case PGRES_POLLING_ACTIVE:
     default:
         failure_from_connection(&s->failure, s->conn, false);
-        end_trace(s);
+        connect_end_trace(s);
         start_next(s);
         break;
     }

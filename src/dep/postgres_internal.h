@@ -164,7 +164,7 @@ struct postgres_session {
     struct failure failure;   /* the last, of this address */
     char *backend_key_text;   /* owned: what PQtrace wrote */
     size_t backend_key_size;
-    FILE *trace; /* owned */
+    bool is_traced; /* writes to owner->trace */
 
     /* Logged in. */
     int32_t backend_pid, backend_key; /* for cancels; 0: unknown */
@@ -247,6 +247,11 @@ struct postgres {
     int resolver_target;      /* which target it is about */
     struct list resolve_waiters;
 
+    /* One stream for all logins: to open and close one is to take the lock of all open streams,
+     * which would tie the dependencies together. */
+    FILE *trace;                     /* owned; NULL where libpq needs none */
+    struct postgres_session *traced; /* whose login writes to it now; NULL: nobody's */
+
     struct postgres_probe probe;
     struct instant last_good_at;
     struct known_type *known_types; /* owned */
@@ -283,6 +288,9 @@ void connect_begin(struct postgres_session *s);
 void connect_on_event(struct postgres_session *s);
 void connect_on_timeout(struct postgres_session *s);
 void connect_resolved(struct postgres *p); /* the resolver answered */
+bool connect_open_trace(struct postgres *p);
+void connect_close_trace(struct postgres *p);
+void connect_end_trace(struct postgres_session *s); /* the login is over; more than once is fine */
 void connect_set_up_done(struct postgres_session *s);
 /* The session could not be opened: tells its waiter or the probe, and closes it. */
 void connect_failed(struct postgres_session *s);

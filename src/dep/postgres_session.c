@@ -311,11 +311,7 @@ void session_close(struct postgres_session *s)
         cancel_abandon(s->cancel);
     s->cancel = NULL;
     drop_poll(s); /* before PQfinish: the number may be another socket's right after */
-    if (s->trace != NULL) {
-        PQuntrace(s->conn);
-        (void)fclose(s->trace);
-    }
-    free(s->backend_key_text);
+    connect_end_trace(s);
     PQfinish(
         s->conn); /* the socket is non-blocking: a farewell that does not fit is not waited for */
     s->conn = NULL;

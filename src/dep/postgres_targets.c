@@ -13,6 +13,12 @@ static const char *option(const PQconninfoOption *options, const char *keyword)
     return NULL;
 }
 
+/* libpq's own default needs no telling, and where weir's differs (gssencmode) it is no choice. */
+static bool is_choice(const PQconninfoOption *o, const char *value)
+{
+    return value != NULL && (o->compiled == NULL || strcmp(value, o->compiled) != 0);
+}
+
 /* What was given, else what libpq would take from the environment. */
 static void fill_defaults(PQconninfoOption *options)
 {
@@ -21,7 +27,7 @@ static void fill_defaults(PQconninfoOption *options)
     for (PQconninfoOption *o = options; defaults != NULL && o->keyword != NULL; o++) {
         const char *value = option(defaults, o->keyword);
 
-        if (o->val == NULL && value != NULL)
+        if (o->val == NULL && is_choice(o, value))
             o->val = strdup(value);
     }
     PQconninfoFree(defaults);
@@ -42,6 +48,64 @@ static bool list_item(const char *list, int n, char *out, size_t size)
         return false;
     end = strchrnul(list, ',');
     (void)snprintf(out, size, "%.*s", (int)(end - list), list);
+    return true;
+}
+
+static int list_count(const char *list)
+{
+    int count = list != NULL;
+
+    for (; list != NULL && *list != '\0'; list++)
+        count += *list == ',';
+    return count;
+}
+
+/* libpq would find these only when it connects, and then again and again. */
+static bool check_counts(const PQconninfoOption *options, struct error *err)
+{
+    int hosts = list_count(option(options, "host"));
+    int addresses = list_count(option(options, "hostaddr"));
+    int ports = list_count(option(options, "port"));
+    int targets = hosts > 0 ? hosts : addresses;
+
+    if (hosts > 0 && addresses > 0 && hosts != addresses)
+        return error_set(err, "conninfo: %d hosts, but %d in hostaddr: give one for each", hosts,
+                         addresses);
+    if (targets == 0)
+        targets = 1; /* the local socket */
+    if (targets > TARGETS_MAX)
+        return error_set(err, "conninfo: %d hosts, but weir tries at most %d", targets,
+                         TARGETS_MAX);
+    if (ports > 1 && ports != targets)
+        return error_set(err, "conninfo: %d ports for %d host%s: give one, or one for each", ports,
+                         targets, targets > 1 ? "s" : "");
+    return true;
+}
+
+/* Of at most five digits. */
+static bool is_port(const char *text)
+{
+    size_t size = strlen(text);
+    long port = strtol(text, NULL, 10);
+
+    return size <= 5 && strspn(text, "0123456789") == size && port >= 1 && port <= UINT16_MAX;
+}
+
+static bool check_target(const PQconninfoOption *options, int n, bool has_one_port,
+                         struct error *err)
+{
+    char text[300];
+
+    (void)list_item(option(options, "host"), n, text, sizeof text);
+    if (strlen(text) >= sizeof((struct target *)NULL)->host)
+        return error_set(err, "conninfo: host number %d is too long", n + 1);
+    (void)list_item(option(options, "hostaddr"), n, text, sizeof text);
+    if (strlen(text) >= sizeof((struct target *)NULL)->address)
+        return error_set(err, "conninfo: hostaddr number %d is too long", n + 1);
+    (void)list_item(option(options, "port"), has_one_port ? 0 : n, text, sizeof text);
+    if (text[0] != '\0' && !is_port(text))
+        return error_set(err, "conninfo: port number %d in the list is not one from 1 to 65535",
+                         has_one_port ? 1 : n + 1);
     return true;
 }
 
@@ -71,12 +135,25 @@ static void add_target(struct targets *t, int n, bool has_one_port)
     t->count++;
 }
 
+/* Everything after the parsing by libpq; on failure the options are left. */
+static bool add_targets(struct targets *t, struct error *err)
+{
+    const char *hosts = option(t->options, "host");
+    bool has_one_port = list_count(option(t->options, "port")) == 1;
+    int count = list_count(hosts != NULL ? hosts : option(t->options, "hostaddr"));
+
+    if (!check_counts(t->options, err))
+        return false;
+    do {
+        if (!check_target(t->options, t->count, has_one_port, err))
+            return false;
+        add_target(t, t->count, has_one_port);
+    } while (t->count < count);
+    return true;
+}
+
 bool targets_parse(struct targets *t, const char *conninfo, struct error *err)
 {
-    char ignored[256];
-    const char *hosts, *ports;
-    int n = 0;
-
     /* libpq's own message would quote the text, which may hold a password. */
     *t = (struct targets){.options = PQconninfoParse(conninfo, NULL)};
     if (t->options == NULL)
@@ -87,14 +164,10 @@ bool targets_parse(struct targets *t, const char *conninfo, struct error *err)
         return error_set(err, "conninfo: service= is not supported; give host, port and the rest");
     }
     fill_defaults(t->options);
-    hosts = option(t->options, "host") != NULL ? option(t->options, "host")
-                                               : option(t->options, "hostaddr");
-    ports = option(t->options, "port");
-    do {
-        add_target(t, n, ports != NULL && strchr(ports, ',') == NULL);
-        n++;
-    } while (t->count < TARGETS_MAX && hosts != NULL &&
-             list_item(hosts, n, ignored, sizeof ignored));
+    if (!add_targets(t, err)) {
+        targets_fini(t);
+        return false;
+    }
     return true;
 }
 

@@ -10,7 +10,7 @@ void dependency_submit(struct dependency *dep, struct call *call)
 void dependency_cancel(struct dependency *dep, struct call *call, bool is_hang_up)
 {
     call->is_hung_up = is_hang_up;
-    atomic_store_explicit(&call->is_cancelled, true, memory_order_release);
+    atomic_store(&call->is_cancelled, true); /* before its maker looks whether it was sent */
     if (!atomic_exchange_explicit(&dep->has_cancels, true, memory_order_acq_rel) &&
         dep->inbox.wake != NULL)
         dep->inbox.wake(dep->inbox.ctx);

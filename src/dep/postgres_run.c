@@ -150,6 +150,14 @@ static bool send_statement(struct postgres_session *s)
     return true;
 }
 
+/* What nobody waits for any more is not sent. Both sides write before they read, in one order for
+ * all threads: a worker that found it unsent may say that nothing happened. */
+static bool may_send(struct call *call)
+{
+    atomic_store(&call->is_sent, true);
+    return !atomic_load(&call->is_cancelled);
+}
+
 static bool send_execute(struct postgres_session *s)
 {
     struct instant now = clock_now();
@@ -157,13 +165,16 @@ static bool send_execute(struct postgres_session *s)
 
     begin_batch(s, GOAL_EXECUTE);
     s->call->sent_at = now;
+    if (!may_send(s->call)) {
+        run_cancelled(s);
+        return true;
+    }
     s->is_in_transaction = needs_transaction(s->route);
     s->is_commit_sent = false;
     if (timeout_ms != s->timeout_ms && !send_set_timeout(s, timeout_ms))
         return false;
     if (s->is_in_transaction && !send_plain(s, STEP_BEGIN, "BEGIN"))
         return false;
-    atomic_store_explicit(&s->call->is_sent, true, memory_order_relaxed);
     if (!send_statement(s))
         return false;
     if (s->is_in_transaction)

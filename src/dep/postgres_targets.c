@@ -1,7 +1,9 @@
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "dep/postgres_internal.h"
 
@@ -175,6 +177,22 @@ void targets_fini(struct targets *t)
 {
     PQconninfoFree(t->options);
     t->options = NULL;
+}
+
+bool targets_read_password(const char *file, char out[PASSWORD_MAX])
+{
+    int fd = file != NULL ? open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    ssize_t size;
+
+    if (fd < 0)
+        return false;
+    size = read(fd, out, PASSWORD_MAX - 1);
+    (void)close(fd);
+    if (size <= 0)
+        return false;
+    out[size] = '\0';
+    out[strcspn(out, "\r\n")] = '\0';
+    return true;
 }
 
 struct keywords {

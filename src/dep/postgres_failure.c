@@ -1,4 +1,5 @@
 #include <ctype.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,10 +50,16 @@ static void describe(struct failure *out, const PGresult *result)
                        out->constraint);
 }
 
+static int position_of(const PGresult *result)
+{
+    const char *text = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION);
+    long position = text != NULL ? strtol(text, NULL, 10) : 0;
+
+    return position > 0 && position < INT_MAX ? (int)position : 0;
+}
+
 void failure_from_result(struct failure *out, const PGresult *result)
 {
-    const char *position = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION);
-
     *out = (struct failure){0};
     copy_field(out->sqlstate, sizeof out->sqlstate, result, PG_DIAG_SQLSTATE);
     if (out->sqlstate[0] == '\0') {
@@ -62,7 +69,7 @@ void failure_from_result(struct failure *out, const PGresult *result)
     }
     take_meaning(out, sqlstate_meaning_of(out->sqlstate));
     copy_field(out->constraint, sizeof out->constraint, result, PG_DIAG_CONSTRAINT_NAME);
-    out->position = position != NULL ? atoi(position) : 0;
+    out->position = position_of(result);
     describe(out, result);
 }
 

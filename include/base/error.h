@@ -20,4 +20,8 @@ bool error_set(struct error *err, const char *fmt, ...);
 /* Puts "prefix: " before the text. Returns false. */
 PRINTF_LIKE(2, 3)
 bool error_prefix(struct error *err, const char *fmt, ...);
+
+/* What an errno value means; never NULL. Any thread may ask (strerror() may write where another
+ * thread reads), and it is English in every locale. */
+const char *error_of_errno(int number);
 #endif

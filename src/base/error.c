@@ -29,3 +29,10 @@ bool error_prefix(struct error *err, const char *fmt, ...)
     *err = whole;
     return false;
 }
+
+const char *error_of_errno(int number)
+{
+    const char *text = strerrordesc_np(number);
+
+    return text != NULL ? text : "unknown error";
+}

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "config/config.h"
 
 /* The deadline leaves the timer, which is the backstop, 50 ms. */
@@ -175,7 +176,7 @@ static bool wait_for(int fd, short events, int64_t deadline_ms, struct error *er
         if (n == 0)
             return error_set(err, "no answer in time");
         if (errno != EINTR)
-            return error_set(err, "poll: %s", strerror(errno));
+            return error_set(err, "poll: %s", error_of_errno(errno));
     }
 }
 
@@ -187,7 +188,7 @@ static bool connect_finish(int fd, int64_t deadline_ms, struct error *err)
     if (!wait_for(fd, POLLOUT, deadline_ms, err))
         return false;
     (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size);
-    return failure == 0 || error_set(err, "cannot connect: %s", strerror(failure));
+    return failure == 0 || error_set(err, "cannot connect: %s", error_of_errno(failure));
 }
 
 /* A connected socket, or -1. */
@@ -196,13 +197,13 @@ static int connect_one(const struct addrinfo *address, int64_t deadline_ms, stru
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0) {
-        (void)error_set(err, "cannot connect: %s", strerror(errno));
+        (void)error_set(err, "cannot connect: %s", error_of_errno(errno));
         return -1;
     }
     if (connect(fd, address->ai_addr, address->ai_addrlen) == 0)
         return fd;
     if (errno != EINPROGRESS)
-        (void)error_set(err, "cannot connect: %s", strerror(errno));
+        (void)error_set(err, "cannot connect: %s", error_of_errno(errno));
     else if (connect_finish(fd, deadline_ms, err))
         return fd;
     (void)close(fd);
@@ -252,7 +253,7 @@ static bool send_all(int fd, const char *bytes, size_t size, int64_t deadline_ms
             if (!wait_for(fd, POLLOUT, deadline_ms, err))
                 return false;
         } else if (errno != EINTR) {
-            return error_set(err, "the connection broke: %s", strerror(errno));
+            return error_set(err, "the connection broke: %s", error_of_errno(errno));
         }
     }
     return true;
@@ -271,7 +272,7 @@ static bool receive_more(int fd, char *answer, size_t *size, int64_t deadline_ms
     else if (n == 0)
         (void)error_set(err, "the connection was closed without an answer");
     else if (errno != EAGAIN && errno != EINTR)
-        (void)error_set(err, "the connection broke: %s", strerror(errno));
+        (void)error_set(err, "the connection broke: %s", error_of_errno(errno));
     else
         return true;
     return n > 0;

@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/complaint.h"
 #include "base/ensure.h"
+#include "base/error.h"
 #include "base/quantity.h"
 #include "config/config.h"
 #include "config/config_read.h"
@@ -41,7 +42,7 @@ static bool file_read(const char *file, struct buffer *out, struct complaints *c
     bool is_read = stream != NULL && stream_read(stream, out);
 
     if (!is_read)
-        complaints_add(complaints, file, 0, 0, "cannot be read: %s", strerror(errno));
+        complaints_add(complaints, file, 0, 0, "cannot be read: %s", error_of_errno(errno));
     else if (out->failed)
         complaints_add(complaints, file, 0, 0, "is larger than %d MiB", MOST_FILE_BYTES >> 20);
     if (stream != NULL)
@@ -299,7 +300,7 @@ static void catalog_load(const struct source *s)
     api_folder_resolve(config);
     if (!is_folder(config->api_folder)) {
         complain_at(s, s->root, "", "api", "folder %s cannot be read: %s", config->api_folder,
-                    strerror(errno));
+                    error_of_errno(errno));
         return;
     }
     sources = sources_of(config);

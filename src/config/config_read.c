@@ -9,6 +9,7 @@
 
 #include "base/complaint.h"
 #include "base/ensure.h"
+#include "base/error.h"
 #include "base/nearest.h"
 #include "base/quantity.h"
 #include "config/config.h"
@@ -329,7 +330,7 @@ static void warn_if_unreadable(const struct place *p, const char *file)
 {
     if (access(file, R_OK) != 0)
         complaints_warn(p->reader->complaints, p->reader->file, p->node->line, p->node->column,
-                        "%s: the file cannot be read now: %s", p->shown, strerror(errno));
+                        "%s: the file cannot be read now: %s", p->shown, error_of_errno(errno));
 }
 
 static void scalar_take(const struct place *p, const char *text, void *base)

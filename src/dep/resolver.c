@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+
 struct resolver {
     pthread_mutex_t lock; /* protects all below; nothing blocks under it */
     pthread_cond_t asked;
@@ -107,7 +109,7 @@ struct resolver *resolver_start(void (*done)(void *ctx), void *ctx, struct error
     (void)pthread_attr_destroy(&detached);
     if (failed != 0) {
         free_resolver(r);
-        (void)error_set(err, "resolver: %s", strerror(failed));
+        (void)error_set(err, "resolver: %s", error_of_errno(failed));
         return NULL;
     }
     (void)pthread_setname_np(thread, "resolver");

@@ -9,6 +9,7 @@
 
 #include "base/complaint.h"
 #include "base/ensure.h"
+#include "base/error.h"
 #include "query/query_file_internal.h"
 #include "query/route.h"
 
@@ -41,7 +42,7 @@ static char *load_text(const struct reader *reader, const char *path, const char
 
     if (file == NULL) {
         complaints_add(reader->complaints, shown, 0, 0, "cannot read it: %s",
-                       strerrordesc_np(errno));
+                       error_of_errno(errno));
         return NULL;
     }
     text = malloc(FILE_MAX_BYTES + 1);
@@ -102,7 +103,7 @@ static void read_entry(struct reader *reader, const char *path, const char *show
     if (stat(path, &status) != 0) {
         if (ends_in_sql(name))
             complaints_add(reader->complaints, shown, 0, 0, "cannot read it: %s",
-                           strerrordesc_np(errno));
+                           error_of_errno(errno));
     } else if (S_ISDIR(status.st_mode)) {
         read_folder(reader, path, shown, depth + 1);
     } else if (ends_in_sql(name)) {
@@ -131,7 +132,7 @@ static void read_folder(struct reader *reader, const char *path, const char *sho
     count = scandir(path, &entries, is_visible, alphasort);
     if (count < 0) {
         complaints_add(reader->complaints, shown, 0, 0, "cannot read the folder: %s",
-                       strerrordesc_np(errno));
+                       error_of_errno(errno));
         return;
     }
     for (int i = 0; i < count; i++) {

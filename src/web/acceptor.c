@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/ensure.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/wakeup.h"
 #include "config/config.h"
@@ -95,7 +96,7 @@ int listener_open(const char *address, uint16_t port, struct error *err)
     if (fd >= 0)
         (void)close(fd);
     (void)error_set(err, "cannot listen on %s%s%s:%u: %s", is_v6 ? "[" : "", address,
-                    is_v6 ? "]" : "", port, strerrordesc_np(saved));
+                    is_v6 ? "]" : "", port, error_of_errno(saved));
     return -1;
 }
 
@@ -153,7 +154,7 @@ static void complain(struct acceptor *a, int error)
     if (!log_limit_pass(&a->complaint, clock_now().us))
         return;
     log_begin(&line, LOG_ERROR, "accept_failed");
-    log_str(&line, "error", strerrordesc_np(error));
+    log_str(&line, "error", error_of_errno(error));
     log_int(&line, "left_out", (int64_t)a->complaint.left_out_count);
     log_end(&line);
     a->complaint.left_out_count = 0;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/ensure.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "dep/call.h"
@@ -373,7 +374,7 @@ struct worker *worker_start(struct service *service, uint32_t index, struct erro
     counter_set(&metrics->heartbeat_us, (uint64_t)clock_now().us);
     failed = start_thread(worker);
     if (failed != 0) {
-        (void)error_set(err, "worker %u: no thread: %s", index, strerrordesc_np(failed));
+        (void)error_set(err, "worker %u: no thread: %s", index, error_of_errno(failed));
         return NULL;
     }
     (void)pthread_setname_np(worker->thread, metrics->name);

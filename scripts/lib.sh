@@ -91,15 +91,19 @@ job_count() {
     echo $((cpus < gigabytes ? cpus : gigabytes))
 }
 
-# build_weir FOLDER TARGET [CMAKE-OPTION...]
+# build_weir FOLDER TARGET [CMAKE-OPTION...] [-- NINJA-OPTION...]
 build_weir() {
-    local folder=$1 target=$2
+    local folder=$1 target=$2 options=()
     shift 2
-    cmake -S "$ROOT" -B "$folder" -G Ninja "$@" >"$folder.configure.log" 2>&1 || {
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    cmake -S "$ROOT" -B "$folder" -G Ninja "${options[@]}" >"$folder.configure.log" 2>&1 || {
         cat "$folder.configure.log" >&2
         die "cmake failed"
     }
-    cmake --build "$folder" --target "$target" -j "$(job_count)"
+    cmake --build "$folder" --target "$target" -j "$(job_count)" "$@"
 }
 
 # --- a private PostgreSQL ---

@@ -1,6 +1,6 @@
 #include "dep/postgres.h"
 
-#include <signal.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -456,22 +456,54 @@ static void on_woken(void *ctx)
         postgres_rearm(p);
 }
 
-static void *run(void *arg)
-{
-    struct postgres *p = arg;
-
-    p->heartbeat_due = instant_after(clock_now(), HEARTBEAT_US);
-    (void)uv_timer_start(&p->heartbeat, on_heartbeat, HEARTBEAT_US / 1000, HEARTBEAT_US / 1000);
-    on_tick(&p->tick);
-    (void)uv_run(&p->loop, UV_RUN_DEFAULT);
-    return NULL;
-}
-
 static void on_resolved(void *ctx)
 {
     struct postgres *p = ctx;
 
     wakeup_send(&p->wakeup);
+}
+
+static bool open_loop(struct postgres *p, struct error *err)
+{
+    int failed = uv_loop_init(&p->loop);
+
+    if (failed != 0)
+        return error_set(err, "loop: %s", uv_strerror(failed));
+    (void)uv_timer_init(&p->loop, &p->tick);
+    (void)uv_timer_init(&p->loop, &p->heartbeat);
+    p->tick.data = p->heartbeat.data = p;
+    failed = wakeup_init(&p->wakeup, &p->loop, on_woken, p);
+    if (failed != 0)
+        return error_set(err, "wake-up: %s", uv_strerror(failed));
+    inbox_init(&p->dep->inbox, wakeup_send, &p->wakeup);
+    return true;
+}
+
+/* What a new thread tells the one that waits for it. */
+struct start {
+    struct postgres *p; /* borrowed */
+    struct error *err;  /* borrowed */
+    bool is_open;
+    sem_t is_known;
+};
+
+/* The loop is opened by its own thread: what it grows later must be memory of that thread. A piece
+ * that main allocated is grown under the lock that main and the workers need for theirs. */
+static void *run(void *arg)
+{
+    struct start *start = arg;
+    struct postgres *p = start->p;
+    bool is_open = open_loop(p, start->err);
+
+    start->is_open = is_open;
+    (void)sem_post(&start->is_known); /* *start is gone from here on */
+    if (!is_open)
+        return NULL;
+    p->heartbeat_due = instant_after(clock_now(), HEARTBEAT_US);
+    (void)uv_timer_start(&p->heartbeat, on_heartbeat, HEARTBEAT_US / 1000, HEARTBEAT_US / 1000);
+    on_tick(&p->tick);
+    (void)uv_run(&p->loop, UV_RUN_DEFAULT);
+    return NULL;
 }
 
 static void init(struct postgres *p, struct dependency *dep, size_t route_count,
@@ -499,29 +531,24 @@ static void init(struct postgres *p, struct dependency *dep, size_t route_count,
     breaker_init(&p->breaker, &breaker, &dep->admission, &p->rand, on_breaker_moved, p);
 }
 
-static bool open_loop(struct postgres *p, struct error *err)
-{
-    int failed = uv_loop_init(&p->loop);
-
-    if (failed != 0)
-        return error_set(err, "loop: %s", uv_strerror(failed));
-    (void)uv_timer_init(&p->loop, &p->tick);
-    (void)uv_timer_init(&p->loop, &p->heartbeat);
-    p->tick.data = p->heartbeat.data = p;
-    failed = wakeup_init(&p->wakeup, &p->loop, on_woken, p);
-    if (failed != 0)
-        return error_set(err, "wake-up: %s", uv_strerror(failed));
-    inbox_init(&p->dep->inbox, wakeup_send, &p->wakeup);
-    return true;
-}
-
 static bool start_thread(struct postgres *p, struct error *err)
 {
+    struct start start = {.p = p, .err = err};
     char name[16];
-    int failed = pthread_create(&p->thread, NULL, run, p);
+    int failed;
 
+    (void)sem_init(&start.is_known, 0, 0);
+    failed = pthread_create(&p->thread, NULL, run, &start);
+    if (failed == 0)
+        while (sem_wait(&start.is_known) != 0) /* a signal */
+            continue;
+    (void)sem_destroy(&start.is_known);
     if (failed != 0)
         return error_set(err, "thread: %s", strerror(failed));
+    if (!start.is_open) {
+        (void)pthread_join(p->thread, NULL);
+        return false;
+    }
     (void)snprintf(name, sizeof name, "dep-%.11s", p->dep->name);
     (void)pthread_setname_np(p->thread, name);
     return true;
@@ -530,9 +557,20 @@ static bool start_thread(struct postgres *p, struct error *err)
 static void destroy(struct postgres *p)
 {
     resolver_stop(p->resolver);
+    connect_close_trace(p);
     targets_fini(&p->targets);
     free(p->known_types);
     free(p);
+}
+
+static bool start_all(struct postgres *p, struct error *err)
+{
+    if (!targets_parse(&p->targets, p->config->conninfo, err))
+        return false;
+    if (!connect_open_trace(p))
+        return error_set(err, "out of memory");
+    p->resolver = resolver_start(on_resolved, p, err);
+    return p->resolver != NULL && start_thread(p, err);
 }
 
 struct postgres *postgres_start(struct dependency *dep, size_t route_count,
@@ -545,13 +583,7 @@ struct postgres *postgres_start(struct dependency *dep, size_t route_count,
         return NULL;
     }
     init(p, dep, route_count, thread);
-    if (!targets_parse(&p->targets, dep->config->conninfo, err) || !open_loop(p, err)) {
-        (void)error_prefix(err, "dependency %s", dep->name);
-        destroy(p);
-        return NULL;
-    }
-    p->resolver = resolver_start(on_resolved, p, err);
-    if (p->resolver == NULL || !start_thread(p, err)) {
+    if (!start_all(p, err)) {
         (void)error_prefix(err, "dependency %s", dep->name);
         destroy(p);
         return NULL;

@@ -182,7 +182,7 @@ bool endpoint_begin(struct endpoint *e, const struct endpoint_env *env, struct r
         return true;
 
     e->dependency = env->dependencies[route->source];
-    call = call_create(route, &params, e->deadline, now, env->reply_to);
+    call = call_create(route, &params, e->deadline, now, &env->reply_to[route->source]);
     if (call == NULL) {
         bound_params_fini(&params);
         answer_error(e, REASON_INTERNAL, "out of memory", now, out);

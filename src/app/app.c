@@ -50,6 +50,7 @@ struct app {
  * that stops nobody else; glibc would share a few among all. */
 static void give_each_thread_its_arena(const struct config *config)
 {
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): before the first thread */
     (void)mallopt(M_ARENA_MAX, (int)(16 + config->server.workers + 2 * config->dependency_count));
 }
 
@@ -278,8 +279,8 @@ static bool drain(struct app *app)
     return wait_while(app, server->drain_timeout_us, is_quiet);
 }
 
-/* Callers first: a worker answers what still waits, and its calls come home while the dependencies are
- * still there to send them back. */
+/* Callers first: a worker answers what still waits, and its calls come home while the dependencies
+ * are still there to send them back. */
 static void stop_threads(struct app *app)
 {
     acceptor_stop(app->acceptor);

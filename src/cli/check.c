@@ -25,7 +25,7 @@ int check_run(const char *config_file, bool is_connecting)
     config = config_load(config_file, &complaints);
     if (config != NULL)
         check_conninfo(config, &complaints);
-    is_good = complaints.error_count == 0;
+    is_good = config != NULL && complaints.error_count == 0;
     if (is_good && is_connecting)
         is_good = check_connect(config, &complaints) && complaints.error_count == 0;
 

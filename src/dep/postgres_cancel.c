@@ -167,7 +167,7 @@ static void put_number(unsigned char *out, int32_t number)
 
 static int open_request(struct postgres_cancel *c, PGconn *conn, int32_t pid, int32_t key)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
     socklen_t size = sizeof address;
 
     put_number(c->bytes, 16);

@@ -491,7 +491,7 @@ static void take_lookup(struct postgres_session *s, const PGresult *result)
         s->batch_failure = failure;
 }
 
-static void take_good_result(struct postgres_session *s, enum step step, const PGresult *result)
+static void take_good_result(struct postgres_session *s, enum step step, PGresult *result)
 {
     switch (step) {
     case STEP_LOOK_UP:
@@ -502,7 +502,7 @@ static void take_good_result(struct postgres_session *s, enum step step, const P
             failure_set(&s->batch_failure, REASON_INTERNAL, EVIDENCE_NONE, "out of memory");
         break;
     case STEP_STATEMENT:
-        s->affected_count = strtoull(PQcmdTuples((PGresult *)(uintptr_t)result), NULL, 10);
+        s->affected_count = strtoull(PQcmdTuples(result), NULL, 10);
         take_rows(s, result);
         break;
     case STEP_SET_MODE:
@@ -668,7 +668,7 @@ static void busy_batch_done(struct postgres_session *s)
     case GOAL_NONE:
     case GOAL_SET_UP:
     case GOAL_CLEAN:
-        ENSURE(!"a busy session has a call to run");
+        ENSURE(false && "a busy session has a call to run");
         break;
     }
 }

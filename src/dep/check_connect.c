@@ -113,29 +113,19 @@ static PGresult *wait_result(const struct check *c)
 
 /* ---- connecting ---- */
 
-static void read_password(const struct dependency_config *d, char out[1024])
-{
-    FILE *file = d->password_file != NULL ? fopen(d->password_file, "re") : NULL;
-
-    if (file == NULL || fgets(out, 1024, file) == NULL)
-        out[0] = '\0';
-    out[strcspn(out, "\r\n")] = '\0';
-    if (file != NULL)
-        (void)fclose(file);
-}
-
 static bool try_target(struct check *c, const struct targets *all, struct target *t,
                        struct instant until, struct error *err)
 {
-    char password[1024] = "";
+    char password[PASSWORD_MAX];
+    bool has_password;
 
     if (!t->is_local && t->address[0] == '\0') {
         if (!look_up(t, until))
             return error_set(err, "host \"%s\" does not resolve", t->host);
         memcpy(t->address, t->resolved.addresses[0], sizeof t->address);
     }
-    read_password(c->dependency, password);
-    c->conn = targets_connect(all, t, t->address, password[0] != '\0' ? password : NULL,
+    has_password = targets_read_password(c->dependency->password_file, password);
+    c->conn = targets_connect(all, t, t->address, has_password ? password : NULL,
                               c->dependency->query_timeout_us);
     explicit_bzero(password, sizeof password);
     if (log_in(c->conn, until))

@@ -1,9 +1,6 @@
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "config/config.h"
@@ -12,7 +9,7 @@
 #include "dep/postgres_internal.h"
 
 /* A lookup's answer serves every session that opens within this time. */
-enum { RESOLVED_FRESH_US = 1000000, PASSWORD_MAX = 4096 };
+enum { RESOLVED_FRESH_US = 1000000 };
 
 static void start_next(struct postgres_session *s);
 
@@ -125,24 +122,6 @@ void connect_resolved(struct postgres *p)
 
 /* ---- one address ---- */
 
-/* The secret is read before each connect, so that a rotated one needs no restart. */
-static bool read_password(const struct postgres_session *s, char *out, size_t size)
-{
-    const char *file = s->owner->config->password_file;
-    int fd = file != NULL ? open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    ssize_t n;
-
-    if (fd < 0)
-        return false;
-    n = read(fd, out, size - 1);
-    (void)close(fd);
-    if (n <= 0)
-        return false;
-    out[n] = '\0';
-    out[strcspn(out, "\r\n")] = '\0';
-    return true;
-}
-
 static void ignore_notice(void *arg, const PGresult *notice)
 {
     struct postgres_session *s = arg;
@@ -168,7 +147,8 @@ static void start_address(struct postgres_session *s, const char *address)
 {
     struct postgres *p = s->owner;
     char password[PASSWORD_MAX];
-    bool has_password = read_password(s, password, sizeof password);
+    /* The secret is read before each connect, so that a rotated one needs no restart. */
+    bool has_password = targets_read_password(p->config->password_file, password);
 
     session_unwatch(s);
     if (s->conn != NULL)

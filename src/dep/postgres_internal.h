@@ -46,7 +46,7 @@ struct thread_metrics;
 
 /* ---- targets: where to connect ---- */
 
-enum { TARGETS_MAX = 8, CONNINFO_MAX = 64 };
+enum { TARGETS_MAX = 8, CONNINFO_MAX = 64, PASSWORD_MAX = 4096 };
 
 struct target {
     char host[256];   /* name for TLS and password files; a path: a Unix socket's folder */
@@ -68,6 +68,10 @@ struct targets {
 
 bool targets_parse(struct targets *t, const char *conninfo, struct error *err);
 void targets_fini(struct targets *t);
+
+/* The first line of a secret file, whatever kind of file it is: nobody waits for a pipe's writer.
+ * False: there is none (`file` may be NULL). */
+bool targets_read_password(const char *file, char out[PASSWORD_MAX]);
 
 /* Starts a connection to one numeric address of one target. NULL: out of memory. `password` may be
  * NULL. tcp_user_timeout_us bounds unacknowledged sends. */

@@ -99,18 +99,29 @@ void session_timer(struct postgres_session *s, struct instant at)
 
 /* ---- the socket ---- */
 
+/* An error on the socket shows when libpq reads, but only behind all that came before it: one read
+ * may not be enough to reach it. */
+static void watch_again(struct postgres_session *s, const uv_poll_t *poll)
+{
+    if (s->state != SESSION_CLOSED && s->poll == poll && s->poll_events == 0)
+        session_watch(s, UV_READABLE);
+}
+
 static void on_event(uv_poll_t *poll, int status, int events)
 {
     struct postgres_session *s = poll->data;
     struct postgres *p = s->owner;
 
-    (void)status; /* an error shows when libpq reads or writes */
+    if (status != 0)
+        s->poll_events = 0; /* libuv has stopped watching */
     if (s->state == SESSION_OPENING && s->goal == GOAL_NONE)
         connect_on_event(s);
     else if ((events & UV_WRITABLE) != 0 && !session_flush(s))
         run_lost(s);
     else if ((events & UV_READABLE) != 0 || status != 0)
         session_read(s);
+    if (status != 0)
+        watch_again(s, poll);
     postgres_rearm(p);
 }
 
@@ -251,13 +262,6 @@ static bool take_result(struct postgres_session *s)
     return s->state != SESSION_CLOSED && s->step_count > 0;
 }
 
-/* Anything readable while nothing was asked: a notice, a FATAL, or the end. */
-static void read_idle(struct postgres_session *s)
-{
-    if (s->saw_fatal || PQstatus(s->conn) != CONNECTION_OK)
-        session_close(s);
-}
-
 void session_read(struct postgres_session *s)
 {
     if (PQconsumeInput(s->conn) == 0) {
@@ -266,7 +270,9 @@ void session_read(struct postgres_session *s)
         return;
     }
     if (s->step_count == 0) {
-        read_idle(s);
+        /* Readable while nothing was asked: nearly always the server's farewell, which libpq does
+         * not look at between two calls of a pipeline. Whatever it is, another session is cheap. */
+        run_lost(s);
         return;
     }
     while (s->state != SESSION_CLOSED && s->step_count > 0 && PQisBusy(s->conn) == 0)

@@ -39,7 +39,6 @@ struct log_config {
     enum log_level level;
     enum log_format format;
     enum { ACCESS_ALL, ACCESS_ERRORS, ACCESS_NONE } access;
-    bool parameters; /* values may be logged */
 };
 
 struct bulkhead_config {
@@ -59,10 +58,10 @@ struct probe_config {
 };
 
 struct dependency_config {
-    char *name;          /* owned */
-    char *conninfo;      /* owned; ${} replaced */
-    char *password_file; /* owned, absolute; NULL: none. Read before each connect */
-    bool is_read_only;   /* access: read */
+    char *name;           /* owned */
+    char *conninfo;       /* owned; ${} replaced */
+    char *password_file;  /* owned, absolute; NULL: none. Read before each connect */
+    bool is_read_only;    /* access: read */
     uint32_t connections; /* = max_concurrent when null */
     bool prepare;
     bool is_production;
@@ -74,8 +73,8 @@ struct dependency_config {
 };
 
 struct config {
-    char *file;      /* owned: as given */
-    char *folder;    /* owned: of the file; relative paths start here */
+    char *file;       /* owned: as given */
+    char *folder;     /* owned: of the file; relative paths start here */
     char *api_folder; /* owned, absolute or relative to the process's folder */
     struct server_config server;
     struct admin_config admin;

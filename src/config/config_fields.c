@@ -65,7 +65,7 @@ const struct config_field config_fields[] = {
     {"auth", FIELD_OBJECT, UNSTORED, ANY, NULL, "null", NULL, "Who may call."},
 
     {"cache", FIELD_OBJECT, UNSTORED, ANY, NULL, NULL, NULL, "Stored answers."},
-    {"cache.max_bytes", FIELD_SIZE, UNSTORED, 0, GIB(1024), "64MiB", NULL, NULL, "Memory for stored answers."},
+    {"cache.max_bytes", FIELD_SIZE, UNSTORED, 0, GIB(1024), "64MiB", "64MiB", NULL, "Memory for stored answers."},
     {"cache.shared", FIELD_STRING, UNSTORED, 1, 32, "null", "null", NULL, "The redis dependency that instances share."},
     {"cache.file", FIELD_FILE, UNSTORED, 1, PATH_MAX, "null", "null", NULL, "File that keeps stored answers over a restart."},
 
@@ -73,7 +73,7 @@ const struct config_field config_fields[] = {
     {"log.level", FIELD_WORD, CONF(log.level), ANY, "info", NULL, levels, "Least level that is written."},
     {"log.format", FIELD_WORD, CONF(log.format), ANY, "json", NULL, formats, "One JSON object a line, or text."},
     {"log.access", FIELD_WORD, CONF(log.access), ANY, "all", NULL, accesses_logged, "Which requests are logged."},
-    {"log.parameters", FIELD_BOOL, CONF(log.parameters), ANY, "false", NULL, NULL, "Log parameter values too."},
+    {"log.parameters", FIELD_BOOL, UNSTORED, ANY, "false", "false", NULL, "Log parameter values too."},
 
     {"dependencies", FIELD_MAP, UNSTORED, ANY, NULL, NULL, NULL, "What weir calls, by name."},
     {"dependencies.*", FIELD_OBJECT, UNSTORED, ANY, NULL, NULL, NULL, "One dependency."},

@@ -35,6 +35,7 @@ PRINTF_LIKE(5, 6)
 void complaints_warn(struct complaints *c, const char *file, int line, int column, const char *fmt,
                      ...);
 
-/* Sorts by file, line, column; prints "FILE:LINE:COL: text" (warnings as "FILE:LINE:COL: warning: text"). */
+/* Sorts by file, line, column; prints "FILE:LINE:COL: text" (warnings as "FILE:LINE:COL: warning:
+ * text"). */
 void complaints_print(struct complaints *c, FILE *out);
 #endif

@@ -21,6 +21,7 @@ void complaints_fini(struct complaints *c)
     complaints_init(c);
 }
 
+/* `text` is adopted. NOLINTNEXTLINE(readability-non-const-parameter): which the check cannot see */
 static void add(struct complaints *c, const char *file, int line, int column, bool is_warning,
                 char *text)
 {

@@ -211,6 +211,19 @@ static void go_on(struct postgres_session *s)
         run_lost(s);
 }
 
+/* A buffer looks only at its memory when it appends: more of it than this route may use, kept from
+ * another, would let a result pass that is over its cap. */
+static void start_rows(struct buffer *rows, size_t limit_bytes)
+{
+    if (rows->capacity_bytes > limit_bytes) {
+        buffer_fini(rows);
+        buffer_init_mapped(rows, limit_bytes);
+        return;
+    }
+    rows->limit_bytes = limit_bytes;
+    buffer_clear(rows);
+}
+
 void run_call(struct postgres_session *s, struct call *call)
 {
     struct instant now = clock_now();
@@ -222,8 +235,7 @@ void run_call(struct postgres_session *s, struct call *call)
     call->has_permit = false;
     s->is_stopped = s->is_ending = s->is_in_transaction = s->is_commit_sent = false;
     s->row_count = s->affected_count = 0;
-    s->rows.limit_bytes = call->route->max_bytes;
-    buffer_clear(&s->rows);
+    start_rows(&s->rows, call->route->max_bytes);
     call->session = s;
     call->outcome.waited_us = instant_span_us(call->created_at, now);
     call->give_up_at =

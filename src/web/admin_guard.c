@@ -81,6 +81,8 @@ static bool is_one_of(const char *name, const struct admin_names *names)
     return false;
 }
 
+#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+
 /* A name that no attacker can make a browser reach by DNS: a bare one, as in Compose, or one under
  * a top level that public DNS never has (RFC 6761). */
 static bool is_beyond_public_dns(const char *name)
@@ -88,7 +90,9 @@ static bool is_beyond_public_dns(const char *name)
     static const char *const reserved[] = {".localhost", ".test", ".example", ".invalid"};
     size_t size = strlen(name);
 
-    if (strpbrk(name, ".:") == NULL)
+    if (strspn(name, NAME_CHARACTERS ".") != size)
+        return false;
+    if (strchr(name, '.') == NULL)
         return true;
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
         size_t end = strlen(reserved[i]);

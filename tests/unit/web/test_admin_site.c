@@ -325,7 +325,7 @@ static void test_a_strange_host_or_media_type_changes_nothing(void **state)
 {
     struct fixture *f = *state;
 
-    f->question.host = "evil.example:8081";
+    f->question.host = "evil.com:8081";
     (void)post(f, "/breakers/primary", "{\"mode\":\"forced-open\"}");
     assert_int_equal(f->reply.status, 403);
     f->question.host = "localhost";

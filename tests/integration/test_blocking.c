@@ -121,6 +121,11 @@ static int tear_down(void **state)
     return 0;
 }
 
+static int64_t us_of_ms(int64_t ms)
+{
+    return ms * 1000;
+}
+
 /* --- asking --- */
 
 static int status_of(const struct fixture *f, const char *path)
@@ -307,16 +312,16 @@ static char *make_namespace(const char *binary)
 
 static void make_weir_with_names(struct fixture *f)
 {
-    const char *was = getenv("WEIR_BIN");
+    const char *was = getenv("WEIR_BIN"); /* NOLINT(concurrency-mt-unsafe): only main does */
     char *binary = scratch_format("%s", was != NULL ? was : "");
     char *folder = make_namespace(binary);
     char *wrapped = scratch_format("%s/weir", folder);
     char *conninfo = scratch_format("host=db.blackhole.test port=%u dbname=app user=app",
                                     private_postgres_port(f->pg));
 
-    (void)setenv("WEIR_BIN", wrapped, 1);
+    (void)setenv("WEIR_BIN", wrapped, 1); /* NOLINT(concurrency-mt-unsafe) */
     make_weir(f, conninfo, "");
-    (void)setenv("WEIR_BIN", binary, 1);
+    (void)setenv("WEIR_BIN", binary, 1); /* NOLINT(concurrency-mt-unsafe) */
     weir_start(f->weir);
     scratch_remove(folder); /* mounted, it stays there for the one who needs it */
     free(wrapped);
@@ -353,7 +358,7 @@ static void expect_unresolved_in_time(struct fixture *f)
     free(answers.url);
     figure_at_most_us("callers of the dependency without a name, slowest answer",
                       crowd_percentile_us(answers.elapsed_us, CALLERS, 100),
-                      (CONNECT_MS + LATE_MS) * 1000, noise_meter_stop_us(noise));
+                      us_of_ms(CONNECT_MS + LATE_MS), noise_meter_stop_us(noise));
 }
 
 static void ask_for_the_name_in_turns(struct fixture *f)
@@ -390,7 +395,7 @@ static void test_names_without_an_answer_stay_in_their_compartment(void **state)
     from = clock_now();
     assert_true(poll_until(a_answers, f, HEAL_MS));
     figure_at_most_us("names answer again: first live answer after",
-                      instant_span_us(from, clock_now()), HEAL_MS * 1000, 0);
+                      instant_span_us(from, clock_now()), us_of_ms(HEAL_MS), 0);
     assert_true(atomic_load(&dns.answered_count) > 0);
     assert_true(weir_metric_reaches(f->weir, "weir_bulkhead_in_use", "dependency=\"a\"", 0, 5000));
     assert_int_equal(weir_stop(f->weir, 5000), 0);

@@ -139,6 +139,11 @@ static int tear_down(void **state)
     return 0;
 }
 
+static int64_t us_of_ms(int64_t ms)
+{
+    return ms * 1000;
+}
+
 /* --- asking --- */
 
 static int status_of(const struct fixture *f, const char *path)
@@ -215,7 +220,7 @@ static unsigned expect_answers_by_deadline(struct fixture *f)
     }
     figure_at_most_us("callers of the halted dependency, slowest answer",
                       crowd_percentile_us(answers.elapsed_us, CALLERS, 100),
-                      (DEADLINE_MS + LATE_MS) * 1000, noise_us);
+                      us_of_ms(DEADLINE_MS + LATE_MS), noise_us);
     return waited;
 }
 
@@ -284,7 +289,8 @@ static void expect_no_stall(const struct lane *lane, struct lane_slice halt, int
     char what[96];
 
     (void)snprintf(what, sizeof what, "%s: slowest answer beside the long halt", lane_what(lane));
-    figure_at_most_us(what, lane_percentile_us(lane, halt, 100), DEADLINE_MS * 1000 / 2, noise_us);
+    figure_at_most_us(what, lane_percentile_us(lane, halt, 100), us_of_ms(DEADLINE_MS) / 2,
+                      noise_us);
 }
 
 static void stop_asking_a(struct fixture *f)
@@ -294,6 +300,15 @@ static void stop_asking_a(struct fixture *f)
     f->lane_a = f->lane_rows = NULL;
 }
 
+static bool a_is_at_rest(const struct fixture *f)
+{
+    return weir_metric_reaches(f->weir, "weir_bulkhead_in_use", "dependency=\"a\"", 0, HEAL_MS) &&
+           weir_metric_reaches(f->weir, "weir_connections", "dependency=\"a\",state=\"busy\"", 0,
+                               HEAL_MS) &&
+           weir_metric_reaches(f->weir, "weir_connections", "dependency=\"a\",state=\"opening\"", 0,
+                               HEAL_MS);
+}
+
 /* It works again by itself, and nothing of what was under way is left. */
 static void expect_recovery(struct fixture *f)
 {
@@ -301,15 +316,10 @@ static void expect_recovery(struct fixture *f)
 
     assert_true(poll_until(a_answers, f, HEAL_MS));
     figure_at_most_us("the halted dependency answers again after",
-                      instant_span_us(from, clock_now()), HEAL_MS * 1000, 0);
+                      instant_span_us(from, clock_now()), us_of_ms(HEAL_MS), 0);
     assert_true(weir_breaker_becomes(f->weir, "a", "closed", HEAL_MS));
     stop_asking_a(f);
-    assert_true(
-        weir_metric_reaches(f->weir, "weir_bulkhead_in_use", "dependency=\"a\"", 0, HEAL_MS));
-    assert_true(weir_metric_reaches(f->weir, "weir_connections", "dependency=\"a\",state=\"busy\"",
-                                    0, HEAL_MS));
-    assert_true(weir_metric_reaches(f->weir, "weir_connections",
-                                    "dependency=\"a\",state=\"opening\"", 0, HEAL_MS));
+    assert_true(a_is_at_rest(f));
     assert_true(weir_breaker_is(f->weir, "b", "closed"));
 }
 
@@ -324,6 +334,7 @@ static void halt_in_turns(struct fixture *f, moment_find *find, struct lane_slic
         fault_proxy_set_mode(f->proxy_a, FAULT_PASS);
         stop_asking_a(f);
         assert_true(poll_until(a_answers, f, HEAL_MS));
+        assert_true(a_is_at_rest(f));
     }
 }
 
@@ -440,6 +451,7 @@ static void find_cancel(struct fixture *f)
     assert_true(raw_send(fd, request));
     assert_true(weir_metric_reaches(f->weir, "weir_connections", "dependency=\"a\",state=\"busy\"",
                                     1, 800));
+    assert_true(halt_now(f->halt)); /* so that its cancel is not sent before we look */
     raw_close(fd);
     assert_true(halt_before_call(f->halt, is_cancel_request, FIND_MS));
     free(request);
@@ -460,7 +472,7 @@ static void find_row_writing(struct fixture *f)
 {
     static const char *const writing[] = {"row_write", "json_text", "buffer_append", NULL};
 
-    f->lane_rows = lane_to("a, rows", weir_url(f->weir, "/a/rows"), 20 * PAUSE_US);
+    f->lane_rows = lane_to("a, rows", weir_url(f->weir, "/a/rows"), (int64_t)20 * PAUSE_US);
     assert_true(halt_in_function(f->halt, writing, FIND_MS));
     (void)printf("halted in %s()\n", halt_function(f->halt));
 }
@@ -515,8 +527,7 @@ static void find_wake_up(struct fixture *f)
     f->lane_a = lane_to("a", weir_url(f->weir, "/a/one"), PAUSE_US);
     assert_true(halt_before_call(f->halt, is_wake_up, FIND_MS));
     pass_ms(SHORT_MS); /* long enough for the next reply of b */
-    figure_count_is("requests stalled by a halt before a wake-up",
-                    count_stalled(f, SHORT_MS * 1000), 0);
+    assert_int_equal(count_stalled(f, us_of_ms(SHORT_MS)), 0);
 }
 
 static void test_a_halt_before_a_wake_up_stays_in_its_compartment(void **state)
@@ -560,7 +571,7 @@ static void test_halts_at_random_instants_stall_nobody_else(void **state)
         (void)usleep((useconds_t)rand_below(&rand, 10000));
         assert_true(halt_now(f->halt));
         pass_ms(SHORT_MS);
-        stalled += count_stalled(f, SHORT_MS * 1000);
+        stalled += count_stalled(f, us_of_ms(SHORT_MS));
         halt_go_on(f->halt);
     }
     end_load(f, stalled, "requests stalled by 200 halts of 30 ms at random instants");
@@ -584,7 +595,7 @@ static void test_halts_at_system_calls_stall_nobody_else(void **state)
         if (!halt_before_call(f->halt, is_any_call, FIND_MS))
             break;
         pass_ms(VERY_SHORT_MS);
-        stalled += count_stalled(f, VERY_SHORT_MS * 1000);
+        stalled += count_stalled(f, us_of_ms(VERY_SHORT_MS));
     }
     end_load(f, stalled, "requests stalled by 300 halts of 12 ms at system calls");
 }
@@ -625,7 +636,7 @@ static void test_a_stop_signal_ends_weir_although_a_thread_is_halted(void **stat
     assert_true(halt_reap(f->halt, DRAIN_MS + FEW_SECONDS_MS));
     assert_int_equal(weir_wait(f->weir, 2000), 0);
     figure_at_most_us("SIGTERM to exit 0 beside a halted thread",
-                      instant_span_us(from, clock_now()), (DRAIN_MS + FEW_SECONDS_MS) * 1000, 0);
+                      instant_span_us(from, clock_now()), us_of_ms(DRAIN_MS + FEW_SECONDS_MS), 0);
 }
 
 int main(void)

@@ -41,7 +41,7 @@ struct halt {
     pid_t pid, tid;
     bool is_halted, is_gone;
     struct function *functions; /* owned; by address; NULL until needed */
-    size_t function_count;
+    size_t function_count, function_capacity;
     uint64_t base; /* where the program is mapped */
 };
 
@@ -86,7 +86,7 @@ struct halt *halt_take(pid_t pid, const char *thread_name)
     halt->tid = find_thread(pid, thread_name);
     if (halt->tid == 0)
         scratch_give_up("process %d has no thread %s", (int)pid, thread_name);
-    if (ptrace(PTRACE_SEIZE, halt->tid, NULL, (void *)PTRACE_O_TRACESYSGOOD) != 0)
+    if (ptrace(PTRACE_SEIZE, halt->tid, 0UL, (unsigned long)PTRACE_O_TRACESYSGOOD) != 0)
         scratch_give_up("ptrace is not permitted here (%s); halting a thread from outside needs it",
                         strerrordesc_np(errno));
     return halt;
@@ -169,7 +169,7 @@ static bool is_wanted_entry(const struct halt *halt, halt_wanted_call *is_wanted
     struct syscall_info info = {0};
     struct halt_call call;
 
-    if (ptrace((enum __ptrace_request)SYSCALL_INFO, halt->tid, (void *)sizeof info, &info) <= 0 ||
+    if (ptrace((enum __ptrace_request)SYSCALL_INFO, halt->tid, sizeof info, &info) <= 0 ||
         info.op != INFO_ENTRY)
         return false;
     call.number = info.number;
@@ -217,33 +217,42 @@ static void find_base(struct halt *halt)
     free(path);
 }
 
-static void keep_function(struct halt *halt, const char *line)
+/* A line of nm: ADDRESS KIND NAME. */
+static bool parse_function(const char *line, struct function *out)
 {
-    struct function found = {0};
-    char kind;
+    char *end;
 
-    if (sscanf(line, "%lx %c %63s", &found.from, &kind, found.name) != 3 ||
-        (kind != 't' && kind != 'T'))
-        return;
-    if ((halt->function_count & (halt->function_count + 1)) == 0) {
+    out->from = strtoull(line, &end, 16);
+    if (end == line || (strncmp(end, " t ", 3) != 0 && strncmp(end, " T ", 3) != 0))
+        return false;
+    (void)snprintf(out->name, sizeof out->name, "%.*s", (int)strcspn(end + 3, "\n"), end + 3);
+    return true;
+}
+
+static void keep_function(struct halt *halt, const struct function *function)
+{
+    if (halt->functions == NULL || halt->function_count == halt->function_capacity) {
+        halt->function_capacity = 2 * (halt->function_capacity + 256);
         halt->functions =
-            realloc(halt->functions, 2 * (halt->function_count + 1) * sizeof *halt->functions);
+            realloc(halt->functions, halt->function_capacity * sizeof *halt->functions);
         if (halt->functions == NULL)
             scratch_give_up("out of memory");
     }
-    halt->functions[halt->function_count++] = found;
+    halt->functions[halt->function_count++] = *function;
 }
 
 static void read_functions(struct halt *halt)
 {
     char *command = scratch_format("nm -n /proc/%d/exe", (int)halt->pid);
     FILE *lines = popen(command, "re"); /* NOLINT(cert-env33-c): a fixed command of a test */
+    struct function function;
     char line[512];
 
     if (lines == NULL)
         scratch_give_up("nm does not run; install the package binutils");
     while (fgets(line, sizeof line, lines) != NULL)
-        keep_function(halt, line);
+        if (parse_function(line, &function))
+            keep_function(halt, &function);
     if (pclose(lines) != 0 || halt->function_count == 0)
         scratch_give_up("nm tells no functions of the program under test");
     free(command);
@@ -254,7 +263,7 @@ static uint64_t program_counter(const struct halt *halt)
 {
     struct syscall_info info = {0};
 
-    if (ptrace((enum __ptrace_request)SYSCALL_INFO, halt->tid, (void *)sizeof info, &info) <= 0)
+    if (ptrace((enum __ptrace_request)SYSCALL_INFO, halt->tid, sizeof info, &info) <= 0)
         return 0;
     return info.instruction_pointer;
 }
@@ -267,6 +276,8 @@ const char *halt_function(struct halt *halt)
     if (halt->functions == NULL)
         read_functions(halt);
     high = halt->function_count;
+    if (halt->functions == NULL || high == 0)
+        return "";
     if (at < halt->base || at - halt->base > halt->functions[high - 1].from + 4096)
         return "";
     while (high - low > 1) {

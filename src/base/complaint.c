@@ -21,9 +21,8 @@ void complaints_fini(struct complaints *c)
     complaints_init(c);
 }
 
-/* `text` is adopted. NOLINTNEXTLINE(readability-non-const-parameter): which the check cannot see */
 static void add(struct complaints *c, const char *file, int line, int column, bool is_warning,
-                char *text)
+                char *text) /* adopted; NOLINT(readability-non-const-parameter): unseen by it */
 {
     struct complaint *items = realloc(c->items, (c->count + 1) * sizeof *items);
     char *own_file = strdup(file);

@@ -192,12 +192,12 @@ static void check_settings(const struct check *c)
 
 static void complain_at(const struct check *c, const struct route *route, const PGresult *result)
 {
-    const char *position = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION);
+    int position = failure_position(result);
     const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     int line = route->sql_line, column = route->sql_column;
 
-    if (position != NULL)
-        route_place_of(route, (size_t)atoi(position), &line, &column);
+    if (position > 0)
+        route_place_of(route, (size_t)position, &line, &column);
     complaints_add(c->complaints, route->file, line, column, "on %s: %s (SQLSTATE %s)",
                    c->dependency->name, message != NULL ? message : "no answer in time",
                    message != NULL ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : "none");

@@ -544,7 +544,7 @@ static bool start_thread(struct postgres *p, struct error *err)
             continue;
     (void)sem_destroy(&start.is_known);
     if (failed != 0)
-        return error_set(err, "thread: %s", strerrordesc_np(failed));
+        return error_set(err, "thread: %s", error_of_errno(failed));
     if (!start.is_open) {
         (void)pthread_join(p->thread, NULL);
         return false;

@@ -223,6 +223,14 @@ void connect_on_timeout(struct postgres_session *s)
 
 #ifndef LIBPQ_HAS_ASYNC_CANCEL
 
+static void take_key(struct postgres_session *s, const char *numbers)
+{
+    char *rest;
+
+    s->backend_pid = (int32_t)strtol(numbers, &rest, 10);
+    s->backend_key = (int32_t)strtol(rest, NULL, 10);
+}
+
 /* The key that a cancel must show has no accessor before libpq 17, but PQtrace tells it. Everything
  * else that the trace holds (the password's answer among it) is thrown away as it comes. */
 static ssize_t keep_key_line(void *cookie, const char *bytes, size_t size)
@@ -244,7 +252,7 @@ static ssize_t keep_key_line(void *cookie, const char *bytes, size_t size)
     line = strstr(text, "BackendKeyData");
     end = line != NULL ? strchr(line, '\n') : NULL;
     if (end != NULL)
-        (void)sscanf(line, "BackendKeyData %d %d", &s->backend_pid, &s->backend_key);
+        take_key(s, line + strlen("BackendKeyData"));
     /* Whole lines are done with; a started one may go on in the next piece. */
     end = strrchr(text, '\n');
     if (end != NULL) {

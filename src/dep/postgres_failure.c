@@ -50,7 +50,7 @@ static void describe(struct failure *out, const PGresult *result)
                        out->constraint);
 }
 
-static int position_of(const PGresult *result)
+int failure_position(const PGresult *result)
 {
     const char *text = PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION);
     long position = text != NULL ? strtol(text, NULL, 10) : 0;
@@ -69,7 +69,7 @@ void failure_from_result(struct failure *out, const PGresult *result)
     }
     take_meaning(out, sqlstate_meaning_of(out->sqlstate));
     copy_field(out->constraint, sizeof out->constraint, result, PG_DIAG_CONSTRAINT_NAME);
-    out->position = position_of(result);
+    out->position = failure_position(result);
     describe(out, result);
 }
 

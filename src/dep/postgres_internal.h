@@ -93,6 +93,8 @@ struct failure {
 };
 
 void failure_from_result(struct failure *out, const PGresult *result);
+/* Of the error, in 1-based characters of the statement; 0: unknown. */
+int failure_position(const PGresult *result);
 void failure_from_connection(struct failure *out, PGconn *conn, bool was_logged_in);
 PRINTF_LIKE(4, 5)
 void failure_set(struct failure *out, enum reason reason, enum evidence evidence, const char *fmt,

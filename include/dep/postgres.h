@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/instant.h"
 
 struct dependency;
 struct postgres;
@@ -23,9 +24,12 @@ struct thread_metrics;
 struct postgres *postgres_start(struct dependency *dep, size_t route_count,
                                 struct thread_metrics *thread, struct error *err);
 
+/* It begins to end, while others are told the same. NULL is fine. */
+void postgres_tell_to_stop(struct postgres *p);
+
 /* Calls that are left come back as `draining`; sessions are closed; the thread is joined, all is
- * freed. False: the thread is stuck and did not end within timeout_us; it is left as it is, and the
+ * freed. False: the thread is stuck and did not end by `limit`; it is left as it is, and the
  * process can only _exit(). */
-bool postgres_stop(struct postgres *p, int64_t timeout_us);
+bool postgres_stop(struct postgres *p, struct instant limit);
 
 #endif

@@ -32,6 +32,9 @@ void worker_begin_drain(struct worker *worker);
 /* True when no request is under way. */
 bool worker_is_quiet(const struct worker *worker);
 
+/* It begins to end, while others are told the same. NULL is fine. */
+void worker_tell_to_stop(struct worker *worker);
+
 /* Answers what still waits with `draining`, closes all, joins the thread, frees. */
 void worker_stop(struct worker *worker);
 #endif

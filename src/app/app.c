@@ -279,17 +279,38 @@ static bool drain(struct app *app)
     return wait_while(app, server->drain_timeout_us, is_quiet);
 }
 
+static void stop_workers(struct app *app)
+{
+    uint32_t count = app->workers != NULL ? app->worker_count : 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        worker_tell_to_stop(app->workers[i]);
+    for (uint32_t i = 0; i < count; i++)
+        if (app->workers[i] != NULL)
+            worker_stop(app->workers[i]);
+}
+
+static void stop_dependencies(struct app *app)
+{
+    size_t count = app->postgres != NULL ? app->config->dependency_count : 0;
+    struct instant limit;
+
+    for (size_t i = 0; i < count; i++)
+        postgres_tell_to_stop(app->postgres[i]);
+    limit = instant_after(clock_now(), STOP_TIMEOUT_US);
+    for (size_t i = 0; i < count; i++)
+        if (!postgres_stop(app->postgres[i], limit))
+            app->is_stuck = true;
+}
+
 /* Callers first: a worker answers what still waits, and its calls come home while the dependencies
- * are still there to send them back. */
+ * are still there to send them back. All of a kind stop at once: however many are stuck, the end is
+ * not put off more than by one. */
 static void stop_threads(struct app *app)
 {
     acceptor_stop(app->acceptor);
-    for (uint32_t i = 0; app->workers != NULL && i < app->worker_count; i++)
-        if (app->workers[i] != NULL)
-            worker_stop(app->workers[i]);
-    for (size_t i = 0; app->postgres != NULL && i < app->config->dependency_count; i++)
-        if (!postgres_stop(app->postgres[i], STOP_TIMEOUT_US))
-            app->is_stuck = true;
+    stop_workers(app);
+    stop_dependencies(app);
     admin_stop(app->admin);
 }
 

@@ -591,17 +591,23 @@ struct postgres *postgres_start(struct dependency *dep, size_t route_count,
     return p;
 }
 
-bool postgres_stop(struct postgres *p, int64_t timeout_us)
+void postgres_tell_to_stop(struct postgres *p)
 {
-    struct timespec until;
+    if (p == NULL)
+        return;
+    atomic_store_explicit(&p->is_stopping, true, memory_order_release);
+    wakeup_send(&p->wakeup);
+}
+
+bool postgres_stop(struct postgres *p, struct instant limit)
+{
+    struct timespec until = {.tv_sec = (time_t)(limit.us / 1000000),
+                             .tv_nsec = (long)(limit.us % 1000000) * 1000};
 
     if (p == NULL)
         return true;
-    atomic_store_explicit(&p->is_stopping, true, memory_order_release);
-    wakeup_send(&p->wakeup);
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)(timeout_us / 1000000) + 1;
-    if (pthread_timedjoin_np(p->thread, NULL, &until) != 0)
+    postgres_tell_to_stop(p);
+    if (pthread_clockjoin_np(p->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
         return false;
     (void)uv_loop_close(&p->loop);
     destroy(p);

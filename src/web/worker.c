@@ -431,12 +431,19 @@ static void worker_free(struct worker *worker)
     free(worker);
 }
 
+void worker_tell_to_stop(struct worker *worker)
+{
+    if (worker == NULL)
+        return;
+    atomic_store_explicit(&worker->should_stop, true, memory_order_release);
+    wakeup_send(&worker->wakeup);
+}
+
 void worker_stop(struct worker *worker)
 {
     struct log_line line;
 
-    atomic_store_explicit(&worker->should_stop, true, memory_order_release);
-    wakeup_send(&worker->wakeup);
+    worker_tell_to_stop(worker);
     (void)pthread_join(worker->thread, NULL);
     if (!worker->is_abandoned) {
         ENSURE(uv_loop_close(&worker->loop) == 0);

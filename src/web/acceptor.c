@@ -268,7 +268,6 @@ struct acceptor *acceptor_start(struct service *service, int listener,
     a->worker_count = worker_count;
     a->listener = listener;
     a->metrics = &service->metrics->threads[worker_count];
-    (void)snprintf(a->metrics->name, sizeof a->metrics->name, "acceptor");
     counter_set(&a->metrics->heartbeat_us, (uint64_t)clock_now().us);
     /* What fails here ends the process: the loop's own memory is left to that. */
     if (!start_loop(a) || !start_thread(a)) {

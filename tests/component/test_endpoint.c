@@ -56,7 +56,7 @@ static struct stage *stage_create(void)
         .bulkhead = {.max_concurrent = 2, .max_queued = 2, .queue_timeout_us = QUEUE_TIMEOUT_US},
         .breaker = {.failure_threshold = 3,
                     .reset_timeout_us = RESET_TIMEOUT_US,
-                    .max_reset_timeout_us = 4 * RESET_TIMEOUT_US,
+                    .max_reset_timeout_us = INT64_C(4) * RESET_TIMEOUT_US,
                     .half_open_calls = 2},
     };
 

@@ -61,14 +61,14 @@ static void make_weir(struct fixture *f, const char *a_conninfo, const char *a_m
     char *b_conninfo = private_postgres_conninfo(f->pg, 0);
     char *dependencies = scratch_format(
         "{\"a\": {\"kind\": \"postgres\", \"conninfo\": \"%s\", \"connect_timeout\": \"%dms\","
-        " \"query_timeout\": \"950ms\", \"breaker\": {\"reset_timeout\": \"500ms\"}%s},"
+        " \"query_timeout\": \"2950ms\", \"breaker\": {\"reset_timeout\": \"500ms\"}%s},"
         " \"b\": {\"kind\": \"postgres\", \"conninfo\": \"%s\", \"connect_timeout\": \"500ms\","
-        " \"query_timeout\": \"950ms\"}}",
+        " \"query_timeout\": \"2950ms\"}}",
         a_conninfo, CONNECT_MS, a_more, b_conninfo);
 
     f->weir = weir_create(
         &(struct weir_setup){.dependencies = dependencies,
-                             .server = "\"request_timeout\": \"1s\", \"drain_timeout\": \"2s\"",
+                             .server = "\"request_timeout\": \"3s\", \"drain_timeout\": \"2s\"",
                              .files = files});
     free(dependencies);
     free(b_conninfo);
@@ -358,7 +358,7 @@ static void expect_unresolved_in_time(struct fixture *f)
     free(answers.url);
     figure_at_most_us("callers of the dependency without a name, slowest answer",
                       crowd_percentile_us(answers.elapsed_us, CALLERS, 100),
-                      us_of_ms(CONNECT_MS + LATE_MS), noise_meter_stop_us(noise));
+                      us_of_ms(CONNECT_MS + LATE_MS * FIGURE_SLOWDOWN), noise_meter_stop_us(noise));
 }
 
 static void ask_for_the_name_in_turns(struct fixture *f)

@@ -47,16 +47,22 @@ struct halt {
 
 /* --- finding --- */
 
-static bool has_name(pid_t pid, const char *tid, const char *name)
+static char *thread_fact(pid_t pid, const char *tid, const char *fact)
 {
-    char *path = scratch_format("/proc/%d/task/%s/comm", (int)pid, tid);
+    char *path = scratch_format("/proc/%d/task/%s/%s", (int)pid, tid, fact);
     char *text = scratch_read(path, NULL);
-    bool is_it;
 
     text[strcspn(text, "\n")] = 0;
-    is_it = strcmp(text, name) == 0;
-    free(text);
     free(path);
+    return text;
+}
+
+static bool has_name(pid_t pid, const char *tid, const char *name)
+{
+    char *text = thread_fact(pid, tid, "comm");
+    bool is_it = strcmp(text, name) == 0;
+
+    free(text);
     return is_it;
 }
 
@@ -74,6 +80,26 @@ static pid_t find_thread(pid_t pid, const char *name)
         (void)closedir(folder);
     free(path);
     return tid;
+}
+
+void halt_print_threads(const struct halt *halt)
+{
+    char *path = scratch_format("/proc/%d/task", (int)halt->pid);
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        char *name = thread_fact(halt->pid, entry->d_name, "comm");
+        char *call = thread_fact(halt->pid, entry->d_name, "syscall");
+
+        if (entry->d_name[0] != '.')
+            (void)printf("  %s %s: %s\n", entry->d_name, name, call);
+        free(name);
+        free(call);
+    }
+    if (folder != NULL)
+        (void)closedir(folder);
+    free(path);
 }
 
 struct halt *halt_take(pid_t pid, const char *thread_name)

@@ -43,6 +43,10 @@ bool halt_in_function(struct halt *halt, const char *const *prefixes, int64_t li
  * lives until the next call. */
 const char *halt_function(struct halt *halt);
 
+/* What every thread of the process is doing: its name, its system call with arguments ("running":
+ * none), one a line on stdout. For the one who has to find out who waits for whom. */
+void halt_print_threads(const struct halt *halt);
+
 /* After the end of the process: until the thread was reaped, its process cannot be. */
 bool halt_reap(struct halt *halt, int64_t limit_ms);
 #endif

@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "cmocka_all.h"
@@ -12,25 +14,40 @@
 #include "patience.h"
 #include "scratch.h"
 
-enum { NAPS_MAX = 100000, NAP_MS = 1 };
+enum { ROUNDS_MAX = 50000, EVERY_MS = 4, HERE = 0, THERE = 1 };
 
 struct figure_noise {
-    pthread_t thread;
+    pthread_t asker, echo;
+    int ends[2]; /* owned */
     atomic_bool is_over;
-    size_t count; /* the thread's until it is joined, as are the samples */
-    int64_t late_us[NAPS_MAX];
+    size_t count; /* the asker's until it is joined, as are the samples */
+    int64_t round_us[ROUNDS_MAX];
 };
 
-static void *nap_on(void *context)
+static void *echo_on(void *context)
 {
     struct figure_noise *noise = context;
+    char byte;
+
+    while (read(noise->ends[THERE], &byte, 1) == 1 && write(noise->ends[THERE], &byte, 1) == 1)
+        ;
+    return NULL;
+}
+
+static void *ask_on(void *context)
+{
+    struct figure_noise *noise = context;
+    char byte = 0;
 
     while (!atomic_load_explicit(&noise->is_over, memory_order_relaxed) &&
-           noise->count < NAPS_MAX) {
-        struct instant before = clock_now();
+           noise->count < ROUNDS_MAX) {
+        struct instant before;
 
-        pass_ms(NAP_MS);
-        noise->late_us[noise->count++] = instant_span_us(before, clock_now()) - NAP_MS * 1000;
+        pass_ms(EVERY_MS);
+        before = clock_now();
+        if (write(noise->ends[HERE], &byte, 1) != 1 || read(noise->ends[HERE], &byte, 1) != 1)
+            break;
+        noise->round_us[noise->count++] = instant_span_us(before, clock_now());
     }
     return NULL;
 }
@@ -39,20 +56,27 @@ struct figure_noise *figure_noise_start(void)
 {
     struct figure_noise *noise = calloc(1, sizeof *noise);
 
-    if (noise == NULL || pthread_create(&noise->thread, NULL, nap_on, noise) != 0)
-        scratch_give_up("cannot measure the timers' noise");
+    if (noise == NULL || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, noise->ends) != 0 ||
+        pthread_create(&noise->echo, NULL, echo_on, noise) != 0 ||
+        pthread_create(&noise->asker, NULL, ask_on, noise) != 0)
+        scratch_give_up("cannot measure the machine's noise");
     return noise;
 }
 
-int64_t figure_noise_stop_us(struct figure_noise *noise, double percent)
+struct figure_round figure_noise_stop(struct figure_noise *noise)
 {
-    int64_t late_us;
+    struct figure_round round;
 
     atomic_store_explicit(&noise->is_over, true, memory_order_relaxed);
-    (void)pthread_join(noise->thread, NULL);
-    late_us = crowd_percentile_us(noise->late_us, noise->count, percent);
+    (void)pthread_join(noise->asker, NULL);
+    (void)shutdown(noise->ends[HERE], SHUT_RDWR);
+    (void)pthread_join(noise->echo, NULL);
+    (void)close(noise->ends[HERE]);
+    (void)close(noise->ends[THERE]);
+    round.p99_us = crowd_percentile_us(noise->round_us, noise->count, 99);
+    round.worst_us = crowd_percentile_us(noise->round_us, noise->count, 100);
     free(noise);
-    return late_us;
+    return round;
 }
 
 static double ms(int64_t us)
@@ -62,8 +86,8 @@ static double ms(int64_t us)
 
 void figure_at_most_us(const char *what, int64_t value_us, int64_t limit_us, int64_t noise_us)
 {
-    (void)printf("figure: %s: %.2f ms (limit %.0f ms, timer noise %.2f ms)\n", what, ms(value_us),
-                 ms(limit_us), ms(noise_us));
+    (void)printf("figure: %s: %.2f ms (limit %.0f ms, machine's noise %.2f ms)\n", what,
+                 ms(value_us), ms(limit_us), ms(noise_us));
     (void)fflush(stdout);
     assert_in_range((uintmax_t)(value_us < 0 ? 0 : value_us), 0, (uintmax_t)(limit_us + noise_us));
 }

@@ -23,13 +23,17 @@
 #define FIGURE_SLOWDOWN 1
 #endif
 
-/* How late this machine's timers are beside a test: what a percentile of times is widened by is the
- * same percentile of this (patience.h has the worst, for the slowest of times). */
+/* What this machine itself takes, beside a test, to carry a byte from one thread to another and
+ * back: a percentile of answer times is widened by the same percentile of this. (patience.h
+ * measures how late timers are, for the slowest answer at a deadline.) */
 struct figure_noise;
 struct figure_noise *figure_noise_start(void);
-int64_t figure_noise_stop_us(struct figure_noise *noise, double percent);
+struct figure_round {
+    int64_t p99_us, worst_us;
+};
+struct figure_round figure_noise_stop(struct figure_noise *noise);
 
-/* `noise_us` is what a noise meter measured beside it; it widens the limit and is printed. */
+/* `noise_us` is what was measured of the machine beside it; it widens the limit and is printed. */
 void figure_at_most_us(const char *what, int64_t value_us, int64_t limit_us, int64_t noise_us);
 void figure_ratio_at_most(const char *what, double ratio, double limit);
 void figure_count_at_most(const char *what, int64_t count, int64_t limit);

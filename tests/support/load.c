@@ -13,7 +13,7 @@
 #include "http_client.h"
 #include "scratch.h"
 
-enum { FIRST_ROOM = 1024, KINDS_MAX = 32 };
+enum { FIRST_ROOM = 1024, KINDS_MAX = 32, GATHER_US = 50000 /* until all threads stand ready */ };
 
 struct asker {
     pthread_t thread;
@@ -97,7 +97,7 @@ struct load *load_start(const struct load_setup *setup)
     if (load == NULL || (load->askers = calloc(setup->thread_count, sizeof *load->askers)) == NULL)
         scratch_give_up("out of memory");
     load->setup = *setup;
-    load->begin = clock_now();
+    load->begin = instant_after(clock_now(), GATHER_US);
     for (unsigned i = 0; i < setup->thread_count; i++) {
         load->askers[i].load = load;
         load->askers[i].index = i;

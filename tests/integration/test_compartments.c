@@ -28,6 +28,7 @@ enum {
     PERMITS = 4,
     DEADLINE_MS = 1000,
     LATE_MS = 50,
+    ADMIN_MS = 100,
     HALT_MS = 10000,
     BRIEF_MS = 3000,
     SLICES = 10,
@@ -250,11 +251,11 @@ static void expect_admin_answers(struct fixture *f)
     int64_t noise_us = noise_meter_stop_us(noise);
 
     figure_at_most_us("admin port beside a halt: /metrics", metrics_us,
-                      us_of_ms(100 * FIGURE_SLOWDOWN), noise_us);
+                      us_of_ms(ADMIN_MS) * FIGURE_SLOWDOWN, noise_us);
     figure_at_most_us("admin port beside a halt: /status", status_us,
-                      us_of_ms(100 * FIGURE_SLOWDOWN), noise_us);
+                      us_of_ms(ADMIN_MS) * FIGURE_SLOWDOWN, noise_us);
     figure_at_most_us("admin port beside a halt: POST /breakers/a", breaker_us,
-                      us_of_ms(100 * FIGURE_SLOWDOWN), noise_us);
+                      us_of_ms(ADMIN_MS) * FIGURE_SLOWDOWN, noise_us);
 }
 
 /* --- halts at one moment: short ones in turns with none, then a long one --- */

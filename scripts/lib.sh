@@ -151,16 +151,19 @@ server_folder() {
     echo "$folder"
 }
 
-# postgres_start FOLDER PORT: sets POSTGRES_PID. The server dies with this script.
+# postgres_start FOLDER PORT: sets POSTGRES_PID; makes the data on the first start. The server dies
+# with this script.
 postgres_start() {
     local folder=$1 port=$2 programs log
     programs=$(postgres_programs)
     log=$BUILD/$(basename "$0")-postgres.log
-    (cd "$folder" && as_server "$programs/initdb" -D "$folder/data" -U postgres -A trust --no-sync \
-        --encoding=UTF8 --locale=C.UTF-8 >"$log" 2>&1) || {
-        cat "$log" >&2
-        die "initdb failed"
-    }
+    if [ ! -e "$folder/data/PG_VERSION" ]; then
+        (cd "$folder" && as_server "$programs/initdb" -D "$folder/data" -U postgres -A trust \
+            --no-sync --encoding=UTF8 --locale=C.UTF-8 >"$log" 2>&1) || {
+            cat "$log" >&2
+            die "initdb failed"
+        }
+    fi
     (cd "$folder" && exec_server "$programs/postgres" -D "$folder/data" -p "$port" \
         -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off \
         -c max_connections=100 -c timezone=UTC) >"$log" 2>&1 </dev/null &

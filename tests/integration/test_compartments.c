@@ -31,8 +31,8 @@ enum {
     ADMIN_MS = 100,
     HALT_MS = 10000,
     BRIEF_MS = 3000,
-    SLICES = 10,
-    SLICE_MS = 300,
+    SLICES = 20,
+    SLICE_MS = 200,
     FIND_MS = 10000,
     HEAL_MS = 10000,
     PAUSE_US = 2000,
@@ -60,15 +60,15 @@ static const struct weir_file files[] = {
 };
 
 static char *dependency_json(const struct fixture *f, const struct fault_proxy *proxy,
-                             int query_timeout_ms)
+                             int connect_timeout_ms, int query_timeout_ms)
 {
     char *conninfo = private_postgres_conninfo(f->pg, fault_proxy_port(proxy));
     char *json = scratch_format(
         "{\"kind\": \"postgres\", \"conninfo\": \"%s\","
-        " \"connect_timeout\": \"500ms\", \"query_timeout\": \"%dms\","
+        " \"connect_timeout\": \"%dms\", \"query_timeout\": \"%dms\","
         " \"bulkhead\": {\"max_concurrent\": %d},"
         " \"breaker\": {\"reset_timeout\": \"500ms\", \"max_reset_timeout\": \"1s\"}}",
-        conninfo, query_timeout_ms, PERMITS);
+        conninfo, connect_timeout_ms, query_timeout_ms, PERMITS);
 
     free(conninfo);
     return json;
@@ -76,7 +76,8 @@ static char *dependency_json(const struct fixture *f, const struct fault_proxy *
 
 static struct weir_process *make_weir(const struct fixture *f)
 {
-    char *a = dependency_json(f, f->proxy_a, 950), *b = dependency_json(f, f->proxy_b, 3500);
+    char *a = dependency_json(f, f->proxy_a, 500, 950),
+         *b = dependency_json(f, f->proxy_b, 3000, 3500);
     char *dependencies = scratch_format("{\"a\": %s, \"b\": %s}", a, b);
     struct weir_process *weir =
         weir_create(&(struct weir_setup){.dependencies = dependencies,
@@ -287,6 +288,7 @@ static void expect_unchanged(const struct lane *lane, const struct lane_slice *w
     (void)snprintf(what, sizeof what, "%s: p99 beside the fault / without", lane_what(lane));
     figure_ratio_at_most(what, lane_ratio(lane, with, without, SLICES, 99), 2);
     (void)snprintf(what, sizeof what, "%s: answers other than 200", lane_what(lane));
+    lane_print_bad(lane);
     figure_count_is(what, (int64_t)lane_bad_count(lane), 0);
 }
 

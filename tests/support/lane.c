@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 struct answer_record {
     int64_t start_us, elapsed_us;
     int status;
+    char reason[24]; /* of a problem */
 };
 
 struct lane {
@@ -44,14 +46,20 @@ static void ask(struct lane *lane, struct http_client *client)
     struct http_request request = {.url = lane->url};
     struct instant start = clock_now();
     struct http_answer answer;
+    struct answer_record record;
+    char *reason;
 
     atomic_store(&lane->out_since_us, start.us);
     answer = http_client_ask(client, &request);
     atomic_store(&lane->out_since_us, 0);
     atomic_fetch_add(&lane->count, 1);
-    keep(lane, (struct answer_record){.start_us = start.us,
-                                      .elapsed_us = instant_span_us(start, clock_now()),
-                                      .status = answer.status});
+    record = (struct answer_record){.start_us = start.us,
+                                    .elapsed_us = instant_span_us(start, clock_now()),
+                                    .status = answer.status};
+    reason = answer.status == 200 ? NULL : http_answer_reason(&answer);
+    (void)snprintf(record.reason, sizeof record.reason, "%s", reason != NULL ? reason : "");
+    free(reason);
+    keep(lane, record);
     http_answer_fini(&answer);
 }
 
@@ -127,6 +135,17 @@ size_t lane_bad_count(const struct lane *lane)
     for (size_t i = 0; i < lane->record_count; i++)
         count += lane->records[i].status != 200;
     return count;
+}
+
+void lane_print_bad(const struct lane *lane)
+{
+    for (size_t i = 0; i < lane->record_count; i++) {
+        const struct answer_record *r = &lane->records[i];
+
+        if (r->status != 200)
+            (void)printf("  %s: request %zu got %d (%s) after %lld us\n", lane->what, i, r->status,
+                         r->reason, (long long)r->elapsed_us);
+    }
 }
 
 int64_t lane_worst_us(const struct lane *lane)

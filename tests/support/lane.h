@@ -30,6 +30,7 @@ uint64_t lane_count(struct lane *lane);    /* answers so far */
 
 /* Answers with another status than 200. */
 size_t lane_bad_count(const struct lane *lane);
+void lane_print_bad(const struct lane *lane); /* one line each, on stdout */
 int64_t lane_worst_us(const struct lane *lane);
 
 /* Of the requests begun within; -1: none. */

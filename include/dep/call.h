@@ -66,7 +66,7 @@ struct call {
     struct list link;                 /* the waiting line, or calls that wait for a session */
     struct postgres_session *session; /* borrowed; the one that runs it; NULL: it waits */
     bool is_settled;                  /* its evidence was recorded */
-    bool is_prepared_again;           /* the one unseen second try was used */
+    uint32_t prepared_again_count;    /* unseen tries after changed tables or lost statements */
     struct instant give_up_at;        /* waiting: queue_timeout; running: its attempt's timeout */
     struct instant sent_at;
     struct outcome outcome; /* the worker reads it after the reply */

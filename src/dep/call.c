@@ -28,7 +28,7 @@ struct call *call_create(const struct route *route, struct bound_params *params,
     list_init(&call->link);
     call->session = NULL;
     call->is_settled = false;
-    call->is_prepared_again = false;
+    call->prepared_again_count = 0;
     call->give_up_at = deadline;
     call->sent_at = (struct instant){0};
     call->outcome.reason = REASON_NONE;

@@ -13,7 +13,8 @@
 
 enum {
     LARGE_RESULT_BYTES = 16 << 20, /* libpq's buffers never shrink: such a session retires */
-    CHECK_INTERVAL_MS = 1000,      /* how often PostgreSQL looks whether we are still there */
+    PREPARE_AGAIN_MAX = 3,
+    CHECK_INTERVAL_MS = 1000, /* how often PostgreSQL looks whether we are still there */
 };
 
 static const char set_name[] = "weir_set";
@@ -565,15 +566,16 @@ void run_step_done(struct postgres_session *s, enum step step)
 
 /* ---- batches ---- */
 
-/* After a failure that another Parse may cure, unseen by the caller. */
+/* After a failure that another Parse may cure, unseen by the caller. A session that slept through
+ * one change may wake in the middle of the next: each of them costs one try. */
 static bool try_again(struct postgres_session *s)
 {
     struct call *call = s->call;
     const struct failure *failure = &s->batch_failure;
 
-    if (failure->again != AGAIN_PREPARE || call->is_prepared_again)
+    if (failure->again != AGAIN_PREPARE || call->prepared_again_count >= PREPARE_AGAIN_MAX)
         return false;
-    call->is_prepared_again = true;
+    call->prepared_again_count++;
     if (strcmp(failure->sqlstate, "26000") == 0)
         s->has_set_statement = false; /* somebody deallocated all */
     s->statements[s->route->id].is_prepared = false;

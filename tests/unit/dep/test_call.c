@@ -58,7 +58,7 @@ static void test_a_new_call_has_done_nothing_yet(void **state)
     assert_int_equal(call->created_at.us, 4);
     assert_int_equal(call->give_up_at.us, 9);
     assert_false(call->has_permit || call->ticket.is_trial || call->is_short_by_caller);
-    assert_false(call->is_hung_up || call->is_settled || call->is_prepared_again);
+    assert_false(call->is_hung_up || call->is_settled || call->prepared_again_count != 0);
     assert_false(atomic_load(&call->is_cancelled));
     assert_false(atomic_load(&call->is_sent));
     assert_null(call->request);

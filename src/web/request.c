@@ -219,6 +219,15 @@ static bool refuse_early(struct request *r)
     return true;
 }
 
+/* The library lets spaces pass; another reader of the same bytes would see another request. */
+static bool is_target_clean(const struct connection *c)
+{
+    for (size_t i = 0; i < c->uri_bytes; i++)
+        if ((unsigned char)c->uri[i] <= ' ' || c->uri[i] == 0x7f)
+            return false;
+    return true;
+}
+
 static enum MHD_Result on_headers(struct request *r, struct MHD_Connection *mhd, const char *method,
                                   const char *version)
 {
@@ -232,6 +241,10 @@ static enum MHD_Result on_headers(struct request *r, struct MHD_Connection *mhd,
     (void)MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, add_header, &r->head);
     set_ids(r);
     refusal = head_refusal(&r->head, version, head_bytes_of(r, mhd), &status);
+    if (refusal == NULL && !is_target_clean(r->connection)) {
+        status = 400;
+        refusal = "the target has a space or a control byte";
+    }
     if (refusal != NULL) {
         set_http_error(r, status, refusal);
         return reply_queue(r, mhd, now);

@@ -45,7 +45,7 @@ struct fixture {
 /* Sessions live shortly, so that some call always meets one that has prepared nothing yet. */
 static const char dependencies[] =
     "{\"primary\": {\"kind\": \"postgres\", \"conninfo\": \"%s\", \"query_timeout\": \"4s\","
-    " \"max_lifetime\": \"700ms\", \"bulkhead\": {\"max_concurrent\": %d},"
+    " \"max_lifetime\": \"3s\", \"bulkhead\": {\"max_concurrent\": %d},"
     " \"probe\": {\"interval\": \"1h\", \"idle\": \"1h\"}}}";
 
 static const char more_sql[] =

@@ -10,6 +10,8 @@
 #ifndef BASE_INBOX_H
 #define BASE_INBOX_H
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 struct inbox_item {
     struct inbox_item *next; /* the inbox's while the item is inside */
@@ -23,6 +25,11 @@ struct inbox {
 
 void inbox_init(struct inbox *in, void (*wake)(void *ctx), void *ctx);
 void inbox_push(struct inbox *in, struct inbox_item *item);
+
+static inline bool inbox_is_empty(const struct inbox *in)
+{
+    return atomic_load_explicit(&in->newest, memory_order_relaxed) == NULL;
+}
 
 /* All items, oldest first, linked by `next`; NULL when empty. */
 struct inbox_item *inbox_drain(struct inbox *in);

@@ -23,8 +23,11 @@ void inbox_push(struct inbox *in, struct inbox_item *item)
 
 struct inbox_item *inbox_drain(struct inbox *in)
 {
-    struct inbox_item *newest = atomic_exchange_explicit(&in->newest, NULL, memory_order_acquire);
-    struct inbox_item *oldest = NULL;
+    struct inbox_item *newest, *oldest = NULL;
+
+    if (inbox_is_empty(in))
+        return NULL; /* without a write to the pushers' cache line */
+    newest = atomic_exchange_explicit(&in->newest, NULL, memory_order_acquire);
 
     while (newest != NULL) {
         struct inbox_item *next = newest->next;

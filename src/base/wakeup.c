@@ -20,6 +20,7 @@ int wakeup_init(struct wakeup *w, uv_loop_t *loop, void (*woken)(void *ctx), voi
 {
     int failed;
 
+    atomic_init(&w->is_asleep, 1);
     w->woken = woken;
     w->ctx = ctx;
     w->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -40,7 +41,21 @@ void wakeup_send(void *wakeup)
     struct wakeup *w = wakeup;
     uint64_t one = 1;
 
+    /* A read-modify-write, as the owner's in wakeup_doze(): whichever is second sees what the other
+     * did before it. */
+    if (atomic_fetch_or_explicit(&w->is_asleep, 0, memory_order_acq_rel) == 0)
+        return;
     (void)!write(w->fd, &one, sizeof one); /* EAGAIN: it is awake already */
+}
+
+void wakeup_doze(struct wakeup *w)
+{
+    (void)atomic_exchange_explicit(&w->is_asleep, 1, memory_order_acq_rel);
+}
+
+void wakeup_rise(struct wakeup *w)
+{
+    atomic_store_explicit(&w->is_asleep, 0, memory_order_relaxed);
 }
 
 static void on_closed(uv_handle_t *handle)

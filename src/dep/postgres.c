@@ -429,6 +429,7 @@ static void close_down(struct postgres *p)
     if (p->probe.session != NULL)
         session_close(p->probe.session);
     p->probe.session = NULL;
+    uv_close((uv_handle_t *)&p->turn, NULL);
     uv_close((uv_handle_t *)&p->tick, NULL);
     uv_close((uv_handle_t *)&p->heartbeat, NULL);
     wakeup_close(&p->wakeup);
@@ -447,7 +448,7 @@ static void on_woken(void *ctx)
     take_calls(p);
     if (has_cancels)
         drop_cancelled(p);
-    if (p->resolver_ticket != 0)
+    if (atomic_exchange(&p->has_answer, false))
         connect_resolved(p);
     pool_serve(p);
     if (atomic_load_explicit(&p->is_stopping, memory_order_acquire))
@@ -456,10 +457,33 @@ static void on_woken(void *ctx)
         postgres_rearm(p);
 }
 
+static bool has_news(const struct postgres *p)
+{
+    return !inbox_is_empty(&p->dep->inbox) ||
+           atomic_load_explicit(&p->dep->has_cancels, memory_order_relaxed) ||
+           atomic_load_explicit(&p->has_answer, memory_order_relaxed) ||
+           atomic_load_explicit(&p->is_stopping, memory_order_relaxed);
+}
+
+/* Before the loop waits: takes what came while it was busy, so that nobody need wake it for that.
+ */
+static void on_turn(uv_prepare_t *turn)
+{
+    struct postgres *p = turn->data;
+
+    wakeup_doze(&p->wakeup);
+    while (!p->is_closed && has_news(p)) {
+        wakeup_rise(&p->wakeup);
+        on_woken(p);
+        wakeup_doze(&p->wakeup);
+    }
+}
+
 static void on_resolved(void *ctx)
 {
     struct postgres *p = ctx;
 
+    atomic_store(&p->has_answer, true);
     wakeup_send(&p->wakeup);
 }
 
@@ -469,9 +493,10 @@ static bool open_loop(struct postgres *p, struct error *err)
 
     if (failed != 0)
         return error_set(err, "loop: %s", uv_strerror(failed));
+    (void)uv_prepare_init(&p->loop, &p->turn);
     (void)uv_timer_init(&p->loop, &p->tick);
     (void)uv_timer_init(&p->loop, &p->heartbeat);
-    p->tick.data = p->heartbeat.data = p;
+    p->turn.data = p->tick.data = p->heartbeat.data = p;
     failed = wakeup_init(&p->wakeup, &p->loop, on_woken, p);
     if (failed != 0)
         return error_set(err, "wake-up: %s", uv_strerror(failed));
@@ -500,6 +525,7 @@ static void *run(void *arg)
     if (!is_open)
         return NULL;
     p->heartbeat_due = instant_after(clock_now(), HEARTBEAT_US);
+    (void)uv_prepare_start(&p->turn, on_turn);
     (void)uv_timer_start(&p->heartbeat, on_heartbeat, HEARTBEAT_US / 1000, HEARTBEAT_US / 1000);
     on_tick(&p->tick);
     (void)uv_run(&p->loop, UV_RUN_DEFAULT);

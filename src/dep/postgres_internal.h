@@ -234,7 +234,9 @@ struct postgres {
     bool is_closed; /* stop was seen; no new work */
     uv_loop_t loop;
     struct wakeup wakeup;
-    uv_timer_t tick; /* line, waiting calls, breaker, probe, retiring */
+    uv_prepare_t turn;       /* before the loop waits */
+    _Atomic bool has_answer; /* the resolver's, not yet taken */
+    uv_timer_t tick;         /* line, waiting calls, breaker, probe, retiring */
     struct instant tick_at;
     uv_timer_t heartbeat;
     struct instant heartbeat_due;

@@ -112,6 +112,7 @@ static void on_event(uv_poll_t *poll, int status, int events)
     struct postgres_session *s = poll->data;
     struct postgres *p = s->owner;
 
+    wakeup_rise(&p->wakeup);
     if (status != 0)
         s->poll_events = 0; /* libuv has stopped watching */
     if (s->state == SESSION_OPENING && s->goal == GOAL_NONE)

@@ -45,11 +45,14 @@ static void write_problem(struct request *r)
 
 static void add_timing(const struct request *r, struct MHD_Response *response, struct instant now)
 {
+    int64_t queue = r->answer.waited_us / 100, db = r->answer.served_us / 100;
+    int64_t total = instant_span_us(r->started_at, now) / 100; /* tenths of a millisecond */
     char text[128];
 
-    (void)snprintf(text, sizeof text, "queue;dur=%.1f, db;dur=%.1f, total;dur=%.1f",
-                   (double)r->answer.waited_us / 1000.0, (double)r->answer.served_us / 1000.0,
-                   (double)instant_span_us(r->started_at, now) / 1000.0);
+    (void)snprintf(text, sizeof text,
+                   "queue;dur=%" PRId64 ".%d, db;dur=%" PRId64 ".%d, total;dur=%" PRId64 ".%d",
+                   queue / 10, (int)(queue % 10), db / 10, (int)(db % 10), total / 10,
+                   (int)(total % 10));
     add(response, "Server-Timing", text);
 }
 

@@ -71,16 +71,6 @@ static void pump(struct worker *worker)
     (void)uv_timer_start(&worker->pump_timer, on_pump_timer, 0, 0); /* the others' turn first */
 }
 
-/* Before the loop waits: everything that this turn brought shares one pass. */
-static void on_turn(uv_prepare_t *turn)
-{
-    struct worker *worker = turn->data;
-
-    resume_ready(worker);
-    if (worker->needs_pump)
-        pump(worker);
-}
-
 static void on_daemon(uv_poll_t *poll, int status, int events)
 {
     struct worker *worker = poll->data;
@@ -166,6 +156,37 @@ static void on_woken(void *ctx)
     }
     if (!worker->is_stopping && atomic_load_explicit(&worker->should_stop, memory_order_acquire))
         begin_stop(worker);
+}
+
+/* Something that others pushed, and nobody took yet. */
+static bool has_news(const struct worker *worker)
+{
+    if (!inbox_is_empty(&worker->arrivals))
+        return true;
+    for (size_t i = 0; i < worker->config->dependency_count; i++)
+        if (!inbox_is_empty(&worker->replies[i]))
+            return true;
+    return (!worker->is_draining && atomic_load(&worker->should_drain)) ||
+           (!worker->is_stopping && atomic_load(&worker->should_stop));
+}
+
+/* Before the loop waits: everything that this turn brought shares one pass, and what comes
+ * meanwhile another, so that nobody need wake us for it. */
+static void on_turn(uv_prepare_t *turn)
+{
+    struct worker *worker = turn->data;
+
+    for (int i = 0; i < PUMP_ROUNDS; i++) {
+        wakeup_rise(&worker->wakeup);
+        on_woken(worker);
+        resume_ready(worker);
+        if (worker->needs_pump)
+            pump(worker);
+        wakeup_doze(&worker->wakeup);
+        if (!has_news(worker) && !worker->needs_pump)
+            return;
+    }
+    (void)uv_timer_start(&worker->pump_timer, on_pump_timer, 0, 0); /* the others' turn first */
 }
 
 /* ---- the end ---- */

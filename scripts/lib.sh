@@ -166,7 +166,7 @@ postgres_start() {
     fi
     (cd "$folder" && exec_server "$programs/postgres" -D "$folder/data" -p "$port" \
         -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off \
-        -c max_connections=100 -c timezone=UTC) >"$log" 2>&1 </dev/null &
+        -c max_connections=300 -c timezone=UTC) >"$log" 2>&1 </dev/null &
     POSTGRES_PID=$!
     postgres_wait "$port" "$log"
 }

@@ -26,6 +26,10 @@ struct inbox {
 void inbox_init(struct inbox *in, void (*wake)(void *ctx), void *ctx);
 void inbox_push(struct inbox *in, struct inbox_item *item);
 
+/* The two halves of inbox_push(), for a pusher with more to come: it wakes once, after the last. */
+bool inbox_put(struct inbox *in, struct inbox_item *item); /* true: it was empty */
+void inbox_wake(const struct inbox *in);
+
 static inline bool inbox_is_empty(const struct inbox *in)
 {
     return atomic_load_explicit(&in->newest, memory_order_relaxed) == NULL;

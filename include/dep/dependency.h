@@ -32,6 +32,8 @@ struct dependency {
     struct dependency_metrics *metrics; /* borrowed */
 };
 
+/* The call goes into the inbox; the dependency is not woken yet: inbox_wake(), after the last of a
+ * batch. */
 void dependency_submit(struct dependency *dep, struct call *call);
 
 /* Nobody waits for this submitted call any more. It still comes back through its reply inbox. */

@@ -35,11 +35,15 @@ struct route;
 struct endpoint_env {
     const struct config *config;
     struct dependency *const *dependencies; /* as in config.dependencies */
+    bool *has_calls; /* one a dependency: calls were put into its inbox, and it was not yet woken */
     struct inbox *reply_to; /* the worker's; one a dependency, so that one that is halted between
                              * its push and its wake-up does not keep the others' replies */
     struct rand *rand;
     counter *memory_bytes; /* request bodies and answers not yet sent, all workers */
 };
+
+/* Wakes the dependencies that calls went to since the last time; after a batch of requests. */
+void endpoint_send_calls(const struct endpoint_env *env);
 
 struct answer {
     int status;

@@ -9,7 +9,7 @@ void inbox_init(struct inbox *in, void (*wake)(void *ctx), void *ctx)
     in->ctx = ctx;
 }
 
-void inbox_push(struct inbox *in, struct inbox_item *item)
+bool inbox_put(struct inbox *in, struct inbox_item *item)
 {
     struct inbox_item *newest = atomic_load_explicit(&in->newest, memory_order_relaxed);
 
@@ -17,8 +17,19 @@ void inbox_push(struct inbox *in, struct inbox_item *item)
         item->next = newest;
     while (!atomic_compare_exchange_weak_explicit(&in->newest, &newest, item, memory_order_release,
                                                   memory_order_relaxed));
-    if (newest == NULL && in->wake != NULL)
+    return newest == NULL;
+}
+
+void inbox_wake(const struct inbox *in)
+{
+    if (in->wake != NULL)
         in->wake(in->ctx);
+}
+
+void inbox_push(struct inbox *in, struct inbox_item *item)
+{
+    if (inbox_put(in, item))
+        inbox_wake(in);
 }
 
 struct inbox_item *inbox_drain(struct inbox *in)

@@ -4,7 +4,7 @@
 
 void dependency_submit(struct dependency *dep, struct call *call)
 {
-    inbox_push(&dep->inbox, &call->item);
+    (void)inbox_put(&dep->inbox, &call->item);
 }
 
 void dependency_cancel(struct dependency *dep, struct call *call, bool is_hang_up)

@@ -135,6 +135,30 @@ static void count_outcome(struct postgres *p, const struct call *call)
         histogram_observe(&m->duration, call->outcome.served_us);
 }
 
+/* A worker that is woken for each call handles each alone; together they share its turn. */
+static void send_later(struct postgres *p, struct call *call)
+{
+    call->item.next = NULL;
+    if (p->replies == NULL)
+        p->replies = &call->item;
+    else
+        p->last_reply->next = &call->item;
+    p->last_reply = &call->item;
+}
+
+static void send_replies(struct postgres *p)
+{
+    struct inbox_item *item = p->replies;
+
+    p->replies = p->last_reply = NULL;
+    while (item != NULL) {
+        struct call *call = LIST_ITEM(item, struct call, item);
+
+        item = item->next;
+        inbox_push(call->reply_to, &call->item); /* from here on it is the worker's */
+    }
+}
+
 void postgres_reply(struct postgres *p, struct call *call)
 {
     bool had_permit = call->has_permit;
@@ -143,7 +167,7 @@ void postgres_reply(struct postgres *p, struct call *call)
     call->has_permit = false;
     if (had_permit)
         postgres_permit_back(p);
-    inbox_push(call->reply_to, &call->item); /* from here on it is the worker's */
+    send_later(p, call);
 }
 
 static void set_outcome(struct call *call, const struct failure *failure)
@@ -186,7 +210,7 @@ static void leave_line(struct postgres *p, struct call *call, enum reason reason
     list_remove(&call->link);
     admission_leave_line(&p->dep->admission);
     set_outcome(call, &failure);
-    inbox_push(call->reply_to, &call->item);
+    send_later(p, call);
 }
 
 static bool is_refusing(const struct postgres *p)
@@ -429,6 +453,7 @@ static void close_down(struct postgres *p)
     if (p->probe.session != NULL)
         session_close(p->probe.session);
     p->probe.session = NULL;
+    send_replies(p);
     uv_close((uv_handle_t *)&p->turn, NULL);
     uv_close((uv_handle_t *)&p->tick, NULL);
     uv_close((uv_handle_t *)&p->heartbeat, NULL);
@@ -471,12 +496,13 @@ static void on_turn(uv_prepare_t *turn)
 {
     struct postgres *p = turn->data;
 
-    wakeup_doze(&p->wakeup);
-    while (!p->is_closed && has_news(p)) {
+    do {
         wakeup_rise(&p->wakeup);
-        on_woken(p);
+        if (has_news(p))
+            on_woken(p);
+        send_replies(p);
         wakeup_doze(&p->wakeup);
-    }
+    } while (!p->is_closed && has_news(p));
 }
 
 static void on_resolved(void *ctx)

@@ -381,7 +381,7 @@ void connect_set_up_done(struct postgres_session *s)
     struct postgres *p = s->owner;
     struct instant now = clock_now();
 
-    (void)uv_timer_stop(&s->timer);
+    session_timer_off(s);
     s->goal = GOAL_NONE;
     postgres_note_reached(p);
     if (s->is_probe) {

@@ -161,8 +161,9 @@ struct postgres_session {
     uv_poll_t *poll; /* owned; NULL: not watching */
     int poll_fd;
     int poll_events;
-    uv_timer_t timer; /* the deadline of what it does now */
-    struct instant timer_at;
+    uv_timer_t timer;        /* the deadline of what it does now */
+    struct instant timer_at; /* that deadline; INSTANT_NEVER: none */
+    struct instant fires_at; /* when `timer` fires, if it is active: not later than timer_at */
 
     /* Opening. */
     int target_index, address_index, addresses_tried, targets_tried;
@@ -243,9 +244,10 @@ struct postgres {
     struct rand rand;
     struct breaker breaker;
 
-    struct list line;     /* calls without a permit, first come first served */
-    struct list waiting;  /* calls with a permit, waiting for a session */
-    struct list sessions; /* of the pool, any state but closed */
+    struct inbox_item *replies, *last_reply; /* calls that ended in this turn; sent together */
+    struct list line;                        /* calls without a permit, first come first served */
+    struct list waiting;                     /* calls with a permit, waiting for a session */
+    struct list sessions;                    /* of the pool, any state but closed */
     uint32_t session_counts[SESSION_STATE_COUNT];
     struct instant next_sweep_at;
 
@@ -310,6 +312,7 @@ void session_close(struct postgres_session *s); /* frees later; gives a held per
 void session_watch(struct postgres_session *s, int events);
 void session_unwatch(struct postgres_session *s);
 void session_timer(struct postgres_session *s, struct instant at);
+void session_timer_off(struct postgres_session *s);
 void session_push(struct postgres_session *s, enum step step);
 /* Sends what is queued; watches for writability when the socket is full. False: connection lost. */
 bool session_flush(struct postgres_session *s);

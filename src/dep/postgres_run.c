@@ -255,7 +255,7 @@ static void become_idle(struct postgres_session *s)
     struct postgres *p = s->owner;
     bool had_permit = s->holds_permit;
 
-    (void)uv_timer_stop(&s->timer);
+    session_timer_off(s);
     s->goal = GOAL_NONE;
     s->route = NULL;
     s->idle_since = clock_now();

@@ -49,8 +49,9 @@ static void on_timer(uv_timer_t *timer)
     struct postgres_session *s = timer->data;
 
     if (!instant_reached(clock_now(), s->timer_at)) {
-        session_timer(s, s->timer_at); /* the loop's clock counts whole milliseconds */
-        return;
+        if (s->timer_at.us != INSTANT_NEVER.us)
+            session_timer(s, s->timer_at);
+        return; /* it was set for something that ended in time */
     }
     if (s->state == SESSION_OPENING && s->goal == GOAL_NONE)
         connect_on_timeout(s);
@@ -87,14 +88,25 @@ struct postgres_session *session_create(struct postgres *p, bool is_probe)
     return s;
 }
 
+/* A timer that is set, and fires early enough, stays: it looks again then. Most calls end before,
+ * and so the loop's heap is left alone. */
 void session_timer(struct postgres_session *s, struct instant at)
 {
-    int64_t wait_us = instant_span_us(clock_now(), at);
+    int64_t wait_us;
 
     s->timer_at = at;
+    if (uv_is_active((uv_handle_t *)&s->timer) != 0 && s->fires_at.us <= at.us)
+        return;
+    s->fires_at = at;
+    wait_us = instant_span_us(clock_now(), at);
     uv_update_time(&s->owner->loop);
     (void)uv_timer_start(&s->timer, on_timer, wait_us > 0 ? (uint64_t)(wait_us + 999) / 1000 : 0,
                          0);
+}
+
+void session_timer_off(struct postgres_session *s)
+{
+    s->timer_at = INSTANT_NEVER;
 }
 
 /* ---- the socket ---- */

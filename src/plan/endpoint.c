@@ -107,6 +107,17 @@ static void submit(struct endpoint *e, struct call *call, struct ticket ticket, 
     e->call = call;
     e->attempts++;
     dependency_submit(e->dependency, call);
+    e->env->has_calls[e->route->source] = true;
+}
+
+void endpoint_send_calls(const struct endpoint_env *env)
+{
+    for (size_t i = 0; i < env->config->dependency_count; i++) {
+        if (!env->has_calls[i])
+            continue;
+        env->has_calls[i] = false;
+        inbox_wake(&env->dependencies[i]->inbox);
+    }
 }
 
 static bool refuse(const struct endpoint *e, struct call *call, enum reason reason,

@@ -58,7 +58,7 @@ static struct request *request_begin(struct worker *worker, struct connection *c
     r->allow[0] = '\0';
     r->wants_body = r->is_body_too_large = r->is_overloaded = false;
     r->body_seen_bytes = r->counted_bytes = 0;
-    r->has_begun = false;
+    r->has_begun = r->is_suspended = false;
     r->content_type = "application/json";
     r->answer = (struct answer){0};
     buffer_init(&r->body, worker->config->server.max_body_bytes);
@@ -84,13 +84,20 @@ static void drop_body(struct request *r)
     uncount_memory(r);
 }
 
+static void stop_open_wait(struct request *r)
+{
+    if (!r->is_suspended)
+        r->worker->open_waits--;
+}
+
 void request_end(struct request *r)
 {
     struct worker *worker = r->worker;
 
-    (void)uv_timer_stop(&r->timer);
-    if (r->state == REQUEST_WAITING)
+    if (r->state == REQUEST_WAITING) {
         endpoint_hang_up(&r->endpoint);
+        stop_open_wait(r);
+    }
     request_record(r, clock_now());
     if (r->has_begun)
         endpoint_fini(&r->endpoint);
@@ -281,6 +288,7 @@ static enum MHD_Result on_piece(struct request *r, const char *data, size_t *siz
 {
     size_t limit = r->worker->config->server.max_body_bytes;
 
+    r->worker->took_piece = true;
     r->body_seen_bytes += *size_bytes;
     if (r->body_seen_bytes > limit) {
         r->is_body_too_large = true;
@@ -365,10 +373,16 @@ static struct raw_text lookup_header(void *ctx, const char *name)
 
 static void on_deadline(uv_timer_t *timer);
 
+/* A timer that is set, and fires early enough, stays: it looks again then. Most requests end
+ * before, and so the loop's heap is left alone. */
 static void arm_timer(struct request *r, struct instant now)
 {
-    int64_t left_us = instant_span_us(now, r->endpoint.deadline);
+    struct instant at = r->endpoint.deadline;
+    int64_t left_us = instant_span_us(now, at);
 
+    if (uv_is_active((uv_handle_t *)&r->timer) != 0 && r->timer_at.us <= at.us)
+        return;
+    r->timer_at = at;
     (void)uv_timer_start(&r->timer, on_deadline, left_us > 0 ? (uint64_t)(left_us + 999) / 1000 : 1,
                          0);
 }
@@ -393,6 +407,13 @@ static bool begin_endpoint(struct request *r, struct MHD_Connection *mhd, struct
     return is_answered;
 }
 
+static void suspend(struct request *r, struct MHD_Connection *mhd)
+{
+    stop_open_wait(r);
+    r->is_suspended = true;
+    MHD_suspend_connection(mhd);
+}
+
 static enum MHD_Result on_complete(struct request *r, struct MHD_Connection *mhd)
 {
     struct instant now = clock_now();
@@ -411,17 +432,29 @@ static enum MHD_Result on_complete(struct request *r, struct MHD_Connection *mhd
     r->worker->calls_under_way++;
     r->state = REQUEST_WAITING;
     arm_timer(r, now);
-    MHD_suspend_connection(mhd);
+    r->worker->open_waits++;
+    if (r->worker->open_waits > OPEN_WAITS_MAX)
+        suspend(r, mhd);
     return MHD_YES;
+}
+
+/* Asked again while it waits openly. */
+static void wait_on(struct request *r, struct MHD_Connection *mhd)
+{
+    if (instant_span_us(r->started_at, r->worker->run_at) >= OPEN_WAIT_US)
+        suspend(r, mhd);
 }
 
 /* ---- what ends the wait: the first of these; whatever comes later finds nobody ---- */
 
 static void make_ready(struct request *r, enum request_state state)
 {
-    (void)uv_timer_stop(&r->timer);
+    stop_open_wait(r);
     r->state = state;
-    list_push_back(&r->worker->ready_requests, &r->ready_link);
+    if (r->is_suspended)
+        list_push_back(&r->worker->ready_requests, &r->ready_link);
+    else
+        r->worker->needs_pump = true;
 }
 
 static void on_deadline(uv_timer_t *timer)
@@ -429,8 +462,10 @@ static void on_deadline(uv_timer_t *timer)
     struct request *r = timer->data;
     struct instant now = clock_now();
 
+    if (r->state != REQUEST_WAITING)
+        return; /* set for an earlier request, which ended in time */
     if (!instant_reached(now, r->endpoint.deadline)) {
-        arm_timer(r, now); /* the loop's own clock was behind when the timer was set */
+        arm_timer(r, now);
         return;
     }
     endpoint_deadline(&r->endpoint, now, &r->answer);
@@ -498,6 +533,8 @@ static enum MHD_Result go_on(struct request *r, struct MHD_Connection *mhd)
     case REQUEST_GONE:
         return MHD_NO;
     case REQUEST_WAITING:
+        wait_on(r, mhd);
+        break;
     case REQUEST_SENT:
         break;
     }

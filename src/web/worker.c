@@ -55,7 +55,8 @@ static void pump(struct worker *worker)
     MHD_UNSIGNED_LONG_LONG timeout_ms;
 
     for (int i = 0; i < PUMP_ROUNDS; i++) {
-        worker->needs_pump = false;
+        worker->needs_pump = worker->took_piece = false;
+        worker->run_at = clock_now();
         (void)MHD_run(worker->daemon);
         if (worker->needs_pump)
             continue;
@@ -65,6 +66,11 @@ static void pump(struct worker *worker)
         }
         if (timeout_ms > 0) {
             (void)uv_timer_start(&worker->pump_timer, on_pump_timer, timeout_ms, 0);
+            return;
+        }
+        if (worker->open_waits > 0 && !worker->took_piece) {
+            /* What it would do at once is ask again for the answers that are not there yet. */
+            (void)uv_timer_start(&worker->pump_timer, on_pump_timer, OPEN_WAIT_US / 1000, 0);
             return;
         }
     }
@@ -182,6 +188,7 @@ static void on_turn(uv_prepare_t *turn)
         resume_ready(worker);
         if (worker->needs_pump)
             pump(worker);
+        endpoint_send_calls(&worker->env);
         wakeup_doze(&worker->wakeup);
         if (!has_news(worker) && !worker->needs_pump)
             return;
@@ -338,6 +345,7 @@ static void init_fields(struct worker *worker, struct service *service, uint32_t
     worker->env = (struct endpoint_env){
         .config = service->config,
         .dependencies = service->dependencies,
+        .has_calls = worker->has_calls,
         .reply_to = worker->replies,
         .rand = &worker->rand,
         .memory_bytes = &service->metrics->memory_bytes,
@@ -364,7 +372,8 @@ static struct worker *worker_make(size_t dependency_count)
     if (worker == NULL)
         return NULL;
     worker->replies = calloc(dependency_count + 1, sizeof *worker->replies);
-    if (worker->replies == NULL) {
+    worker->has_calls = calloc(dependency_count + 1, sizeof *worker->has_calls);
+    if (worker->replies == NULL || worker->has_calls == NULL) {
         free(worker);
         return NULL;
     }
@@ -449,6 +458,7 @@ static void worker_free(struct worker *worker)
         worker->made_requests = next;
     }
     free(worker->replies);
+    free(worker->has_calls);
     free(worker);
 }
 

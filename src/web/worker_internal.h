@@ -67,6 +67,12 @@ struct connection {
     bool is_uri_too_long;
 };
 
+/* While a request waits, the library either forgets its connection (suspended: three system calls,
+ * and then free of cost) or asks for its answer at each run (open: free of system calls, and a call
+ * each run). So the first few of a worker wait openly, and only for as long as a quick call takes.
+ */
+enum { OPEN_WAITS_MAX = 32, OPEN_WAIT_US = 5000 };
+
 enum request_state { REQUEST_READING, REQUEST_WAITING, REQUEST_READY, REQUEST_GONE, REQUEST_SENT };
 
 /* What a path leads to. */
@@ -98,7 +104,9 @@ struct request {
     struct request *next_made; /* all that were ever made, for their timers' end */
     struct worker *worker;
     struct connection *connection;
-    uv_timer_t timer; /* of the deadline; initialised once */
+    uv_timer_t timer;        /* of the deadline; initialised once */
+    struct instant timer_at; /* when it fires, if it is active */
+    bool is_suspended;       /* REQUEST_WAITING, REQUEST_READY, REQUEST_GONE */
     enum request_state state;
 
     enum request_method method;
@@ -133,6 +141,7 @@ struct worker {
     uv_loop_t loop;
     struct wakeup wakeup;
     struct inbox arrivals; /* connections; pushed by the acceptor */
+    bool *has_calls;       /* owned; see endpoint_env */
     struct inbox *replies; /* owned; calls, pushed by the dependency of that index */
     _Atomic bool should_drain, should_stop;
     _Atomic uint32_t connection_count; /* with those in arrivals */
@@ -143,6 +152,9 @@ struct worker {
     uv_prepare_t turn; /* once a turn: resume, pump */
     uv_timer_t pump_timer;
     bool needs_pump;
+    bool took_piece;       /* of a body, in this run of the library: it has more to do at once */
+    uint32_t open_waits;   /* requests that wait without being suspended */
+    struct instant run_at; /* when this run of the library began */
 
     int hang_up_epoll; /* every caller's socket, for its end alone */
     uv_poll_t hang_up_poll;

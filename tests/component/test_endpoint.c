@@ -22,6 +22,7 @@ struct stage {
     struct dependency *dependencies[1];
     struct config config;
     struct inbox replies;
+    bool has_calls;
     struct rand rand;
     counter memory_bytes;
     struct endpoint_env env;
@@ -68,6 +69,7 @@ static struct stage *stage_create(void)
     rand_init(&s->rand, 1);
     s->env = (struct endpoint_env){.config = &s->config,
                                    .dependencies = s->dependencies,
+                                   .has_calls = &s->has_calls,
                                    .reply_to = &s->replies,
                                    .rand = &s->rand,
                                    .memory_bytes = &s->memory_bytes};

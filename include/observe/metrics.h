@@ -65,7 +65,7 @@ enum served {
 };
 const char *served_name(enum served s);
 
-enum { METRIC_METHOD_COUNT = 7 }; /* GET HEAD POST PUT PATCH DELETE OPTIONS */
+enum { METRIC_METHOD_COUNT = 8 }; /* GET HEAD POST PUT PATCH DELETE OPTIONS other */
 const char *metric_method_name(unsigned method);
 
 /* One a route, and one more (the last) for requests that matched none: route="none". */

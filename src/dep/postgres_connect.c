@@ -223,44 +223,32 @@ void connect_on_timeout(struct postgres_session *s)
 
 #ifndef LIBPQ_HAS_ASYNC_CANCEL
 
-static void take_key(struct postgres_session *s, const char *numbers)
+static void take_key(struct postgres_session *s)
 {
+    const char *word = strstr(s->trace_line, "BackendKeyData");
     char *rest;
 
-    s->backend_pid = (int32_t)strtol(numbers, &rest, 10);
-    s->backend_key = (int32_t)strtol(rest, NULL, 10);
+    if (word != NULL) {
+        s->backend_pid = (int32_t)strtol(word + strlen("BackendKeyData"), &rest, 10);
+        s->backend_key = (int32_t)strtol(rest, NULL, 10);
+    }
+    explicit_bzero(s->trace_line, sizeof s->trace_line);
+    s->trace_line_size = 0;
 }
 
-/* The key that a cancel must show has no accessor before libpq 17, but PQtrace tells it. Everything
- * else that the trace holds (the password's answer among it) is thrown away as it comes. */
+/* The key that a cancel must show has no accessor before libpq 17, but PQtrace tells it, in a short
+ * line. Everything else that the trace holds (the password's answer among it) is wiped as it comes.
+ */
 static ssize_t keep_key_line(void *cookie, const char *bytes, size_t size)
 {
     struct postgres *p = cookie;
     struct postgres_session *s = p->traced;
-    char *text;
-    char *line, *end;
 
-    if (s == NULL)
-        return (ssize_t)size;
-    text = realloc(s->backend_key_text, s->backend_key_size + size + 1);
-    if (text == NULL)
-        return (ssize_t)size;
-    memcpy(text + s->backend_key_size, bytes, size);
-    s->backend_key_text = text;
-    s->backend_key_size += size;
-    text[s->backend_key_size] = '\0';
-    line = strstr(text, "BackendKeyData");
-    end = line != NULL ? strchr(line, '\n') : NULL;
-    if (end != NULL)
-        take_key(s, line + strlen("BackendKeyData"));
-    /* Whole lines are done with; a started one may go on in the next piece. */
-    end = strrchr(text, '\n');
-    if (end != NULL) {
-        size_t rest = strlen(end + 1);
-
-        memmove(text, end + 1, rest + 1);
-        explicit_bzero(text + rest + 1, s->backend_key_size - rest);
-        s->backend_key_size = rest;
+    for (size_t i = 0; s != NULL && i < size; i++) {
+        if (bytes[i] == '\n')
+            take_key(s);
+        else if (s->trace_line_size < sizeof s->trace_line - 1)
+            s->trace_line[s->trace_line_size++] = bytes[i];
     }
     return (ssize_t)size;
 }
@@ -306,11 +294,8 @@ void connect_end_trace(struct postgres_session *s)
     }
     if (s->owner->traced == s)
         s->owner->traced = NULL;
-    if (s->backend_key_text != NULL)
-        explicit_bzero(s->backend_key_text, s->backend_key_size);
-    free(s->backend_key_text);
-    s->backend_key_text = NULL;
-    s->backend_key_size = 0;
+    explicit_bzero(s->trace_line, sizeof s->trace_line);
+    s->trace_line_size = 0;
 }
 
 #else

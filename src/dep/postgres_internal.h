@@ -169,8 +169,8 @@ struct postgres_session {
     int target_index, address_index, addresses_tried, targets_tried;
     struct list resolve_link; /* in owner->resolve_waiters */
     struct failure failure;   /* the last, of this address */
-    char *backend_key_text;   /* owned: what PQtrace wrote */
-    size_t backend_key_size;
+    char trace_line[96];      /* the line that PQtrace is writing, or its beginning */
+    size_t trace_line_size;
     bool is_traced; /* writes to owner->trace */
 
     /* Logged in. */

@@ -573,7 +573,8 @@ static bool try_again(struct postgres_session *s)
     struct call *call = s->call;
     const struct failure *failure = &s->batch_failure;
 
-    if (failure->again != AGAIN_PREPARE || call->prepared_again_count >= PREPARE_AGAIN_MAX)
+    if (failure->again != AGAIN_PREPARE || call->prepared_again_count >= PREPARE_AGAIN_MAX ||
+        s->is_ending || s->cancel != NULL) /* a cancel under way would meet the second try */
         return false;
     call->prepared_again_count++;
     if (strcmp(failure->sqlstate, "26000") == 0)

@@ -12,8 +12,8 @@ static const char *const served_names[SERVED_COUNT] = {
     [SERVED_FALLBACK] = "fallback", [SERVED_ERROR] = "error",
 };
 
-static const char *const method_names[METRIC_METHOD_COUNT] = {"GET",   "HEAD",   "POST",   "PUT",
-                                                              "PATCH", "DELETE", "OPTIONS"};
+static const char *const method_names[METRIC_METHOD_COUNT] = {
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other"};
 
 void histogram_observe(struct histogram *h, int64_t value_us)
 {

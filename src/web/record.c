@@ -7,13 +7,6 @@
 #include "web/service.h"
 #include "web/worker_internal.h"
 
-static unsigned metric_method_of(enum request_method method)
-{
-    /* Unknown methods have no label of their own, so that callers cannot make labels; they are
-     * counted with the one that touches nothing. */
-    return method == REQUEST_OTHER ? (unsigned)REQUEST_OPTIONS : (unsigned)method;
-}
-
 static bool is_logged(const struct request *r, bool is_hang_up)
 {
     switch (r->worker->config->log.access) {
@@ -36,8 +29,7 @@ static void write_log(const struct request *r, bool is_hang_up, int64_t duration
     if (r->trace_id[0] != '\0')
         log_str(&line, "trace_id", r->trace_id);
     log_str(&line, "route", r->route != NULL ? r->route->label : "none");
-    if (r->method != REQUEST_OTHER)
-        log_str(&line, "method", metric_method_name(metric_method_of(r->method)));
+    log_str(&line, "method", metric_method_name((unsigned)r->method));
     if (is_hang_up)
         log_bool(&line, "hang_up", true);
     else
@@ -62,7 +54,7 @@ void request_record(struct request *r, struct instant now)
 
     if (r->state != REQUEST_SENT)
         r->answer.served = SERVED_ERROR;
-    route_metrics_count(&metrics->routes[route], metric_method_of(r->method), r->answer.status,
+    route_metrics_count(&metrics->routes[route], (unsigned)r->method, r->answer.status,
                         r->answer.served, r->answer.reason, duration_us);
     if (saturation_is_refusal(r->answer.reason))
         r->worker->refused_count++;

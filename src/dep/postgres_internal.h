@@ -6,7 +6,8 @@
  *   postgres_connect.c    one session from nothing to logged in: addresses, deadlines, TLS, setup
  *   postgres_session.c    one session's socket, pipeline and states
  *   postgres_statement.c  prepared statements: parameter types, column types, shapes
- *   postgres_run.c        one call on one session: batches, rows, limits, commit, cleaning up
+ *   postgres_run.c        one call on one session: batches, deadlines, commit, cleaning up
+ *   postgres_rows.c       what a statement gives, as the body of an answer, within its caps
  *   postgres_cancel.c     telling the server to stop a statement, without blocking
  *   postgres_probe.c      weir's own test call
  *   postgres_targets.c    conninfo: hosts, ports, what is set on top
@@ -39,6 +40,7 @@
 struct call;
 struct dependency;
 struct dependency_config;
+struct outcome;
 struct postgres;
 struct postgres_cancel;
 struct route;
@@ -331,6 +333,13 @@ void run_cancel_done(struct postgres_session *s, bool is_delivered);
 void run_shut_down(struct postgres_session *s);
 bool run_set_up(struct postgres_session *s); /* first batch after login */
 int64_t run_base_timeout_ms(const struct dependency_config *config);
+
+/* postgres_rows.c: for s->route */
+void rows_begin(struct postgres_session *s);
+/* False: the result is over a cap, *out says which. */
+bool rows_take(struct postgres_session *s, PGresult *result, struct failure *out);
+/* Moves the body into *out. False: there is none to give, *failure says why. */
+bool rows_finish(struct postgres_session *s, struct outcome *out, struct failure *failure);
 
 /* postgres_statement.c */
 void statement_fini(struct statement *st);

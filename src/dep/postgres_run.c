@@ -212,19 +212,6 @@ static void go_on(struct postgres_session *s)
         run_lost(s);
 }
 
-/* A buffer looks only at its memory when it appends: more of it than this route may use, kept from
- * another, would let a result pass that is over its cap. */
-static void start_rows(struct buffer *rows, size_t limit_bytes)
-{
-    if (rows->capacity_bytes > limit_bytes) {
-        buffer_fini(rows);
-        buffer_init_mapped(rows, limit_bytes);
-        return;
-    }
-    rows->limit_bytes = limit_bytes;
-    buffer_clear(rows);
-}
-
 void run_call(struct postgres_session *s, struct call *call)
 {
     struct instant now = clock_now();
@@ -235,8 +222,7 @@ void run_call(struct postgres_session *s, struct call *call)
     s->holds_permit = call->has_permit;
     call->has_permit = false;
     s->is_stopped = s->is_ending = s->is_in_transaction = s->is_commit_sent = false;
-    s->row_count = s->affected_count = 0;
-    start_rows(&s->rows, call->route->max_bytes);
+    rows_begin(s);
     call->session = s;
     call->outcome.waited_us = instant_span_us(call->created_at, now);
     call->give_up_at =
@@ -389,104 +375,25 @@ static bool may_have_happened(const struct postgres_session *s)
            (!s->is_in_transaction || s->is_commit_sent);
 }
 
-static void close_rows(struct postgres_session *s)
-{
-    struct buffer *rows = &s->rows;
-
-    rows->limit_bytes += 64; /* the frame is not the caller's data */
-    switch (s->route->result) {
-    case RESULT_MANY:
-        buffer_append_text(rows, s->row_count == 0 ? "[]" : "]");
-        break;
-    case RESULT_EXEC:
-        buffer_append_format(rows, "{\"rows\":%" PRIu64 "}", s->affected_count);
-        break;
-    case RESULT_ONE:
-    case RESULT_VALUE:
-    case RESULT_KIND_COUNT:
-        break;
-    }
-}
-
-static void take_body(struct postgres_session *s, struct outcome *out)
-{
-    if (s->rows.size_bytes <= sizeof out->small_body) {
-        if (s->rows.size_bytes > 0)
-            memcpy(out->small_body, s->rows.data, s->rows.size_bytes);
-        out->small_bytes = s->rows.size_bytes;
-        buffer_clear(&s->rows);
-    } else {
-        out->body = buffer_take(&s->rows);
-    }
-}
-
 static struct call *succeed(struct postgres_session *s)
 {
-    struct failure none = {.evidence = EVIDENCE_GOOD};
+    struct failure failure = {.evidence = EVIDENCE_GOOD};
 
-    if (s->row_count == 0 && (s->route->result == RESULT_ONE || s->route->result == RESULT_VALUE)) {
-        failure_set(&none, REASON_NO_ROW, EVIDENCE_GOOD, "no row matches");
-        return end_call(s, &none);
-    }
-    close_rows(s);
-    if (s->rows.failed)
-        failure_set(&none, REASON_INTERNAL, EVIDENCE_NONE, "out of memory");
-    else
-        take_body(s, &s->call->outcome);
-    return end_call(s, &none);
+    (void)rows_finish(s, &s->call->outcome, &failure);
+    return end_call(s, &failure);
 }
 
-/* A result over a cap: answered at once, whatever else the server would still send. A write was not
- * committed and will not be. */
-static void stop_rows(struct postgres_session *s, enum reason reason, const char *what)
+/* A result over a cap is answered at once, whatever else the server would still send. A write was
+ * not committed and will not be. */
+static void take_rows(struct postgres_session *s, PGresult *result)
 {
     struct failure failure;
+    bool fits = s->is_stopped || rows_take(s, result, &failure);
 
-    failure_set(&failure, reason, EVIDENCE_GOOD, "%s", what);
-    fail_and_clean(s, &failure);
-}
-
-static void write_row(struct postgres_session *s, const PGresult *result, int row)
-{
-    const struct row_shape *shape = s->statements[s->route->id].shape;
-
-    if (s->route->result == RESULT_VALUE) {
-        row_write_cell(&s->rows, shape, result, row, 0);
-        return;
-    }
-    if (s->route->result == RESULT_MANY)
-        buffer_append_char(&s->rows, s->row_count == 1 ? '[' : ',');
-    row_write(&s->rows, shape, result, row);
-}
-
-static void take_row(struct postgres_session *s, const PGresult *result, int row)
-{
-    bool is_single = s->route->result == RESULT_ONE || s->route->result == RESULT_VALUE;
-
-    s->row_count++;
-    if (s->route->result == RESULT_EXEC)
-        return;
-    if (is_single && s->row_count > 1) {
-        stop_rows(s, REASON_MORE_THAN_ONE_ROW, "the statement gave more than one row");
-    } else if (s->route->result == RESULT_VALUE && PQnfields(result) != 1) {
-        stop_rows(s, REASON_MORE_THAN_ONE_ROW, "the statement gave more than one column");
-    } else if (s->row_count > s->route->max_rows) {
-        stop_rows(s, REASON_RESULT_TOO_LARGE, "the result has more rows than max_rows");
-    } else {
-        write_row(s, result, row);
-        if (s->rows.failed)
-            stop_rows(s, REASON_RESULT_TOO_LARGE, "the result is larger than max_bytes");
-    }
-}
-
-static void take_rows(struct postgres_session *s, const PGresult *result)
-{
-    int count = PQntuples(result);
-
-    for (int row = 0; row < count && !s->is_stopped; row++)
-        take_row(s, result, row);
-    if (count > 0 && PQresultMemorySize(result) > LARGE_RESULT_BYTES)
+    if (PQresultMemorySize(result) > LARGE_RESULT_BYTES)
         s->retire_at = clock_now();
+    if (!fits)
+        fail_and_clean(s, &failure);
 }
 
 /* ---- results ---- */
@@ -515,7 +422,6 @@ static void take_good_result(struct postgres_session *s, enum step step, PGresul
             failure_set(&s->batch_failure, REASON_INTERNAL, EVIDENCE_NONE, "out of memory");
         break;
     case STEP_STATEMENT:
-        s->affected_count = strtoull(PQcmdTuples(result), NULL, 10);
         take_rows(s, result);
         break;
     case STEP_SET_MODE:
@@ -580,8 +486,7 @@ static bool try_again(struct postgres_session *s)
     if (strcmp(failure->sqlstate, "26000") == 0)
         s->has_set_statement = false; /* somebody deallocated all */
     s->statements[s->route->id].is_prepared = false;
-    s->row_count = 0;
-    buffer_clear(&s->rows);
+    rows_begin(s);
     atomic_store_explicit(&call->is_sent, false, memory_order_relaxed);
     s->is_in_transaction = false;
     if (PQtransactionStatus(s->conn) != PQTRANS_IDLE && !send_rollback(s))

@@ -1,5 +1,6 @@
 #include "dep/postgres.h"
 
+#include <errno.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
@@ -555,6 +556,7 @@ static void *run(void *arg)
     (void)uv_timer_start(&p->heartbeat, on_heartbeat, HEARTBEAT_US / 1000, HEARTBEAT_US / 1000);
     on_tick(&p->tick);
     (void)uv_run(&p->loop, UV_RUN_DEFAULT);
+    (void)sem_post(&p->is_over);
     return NULL;
 }
 
@@ -569,6 +571,7 @@ static void init(struct postgres *p, struct dependency *dep, size_t route_count,
         .half_open_calls = config->breaker.half_open_calls,
     };
 
+    (void)sem_init(&p->is_over, 0, 0);
     p->dep = dep;
     p->config = config;
     p->route_count = route_count;
@@ -612,6 +615,7 @@ static void destroy(struct postgres *p)
     connect_close_trace(p);
     targets_fini(&p->targets);
     free(p->known_types);
+    (void)sem_destroy(&p->is_over);
     free(p);
 }
 
@@ -659,8 +663,10 @@ bool postgres_stop(struct postgres *p, struct instant limit)
     if (p == NULL)
         return true;
     postgres_tell_to_stop(p);
-    if (pthread_clockjoin_np(p->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
-        return false;
+    while (sem_clockwait(&p->is_over, CLOCK_MONOTONIC, &until) != 0)
+        if (errno != EINTR)
+            return false;
+    (void)pthread_join(p->thread, NULL);
     (void)uv_loop_close(&p->loop);
     destroy(p);
     return true;

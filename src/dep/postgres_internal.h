@@ -18,6 +18,7 @@
 #define DEP_POSTGRES_INTERNAL_H
 #include <libpq-fe.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -233,6 +234,7 @@ struct postgres {
     size_t route_count;
     struct thread_metrics *thread_metrics; /* borrowed */
     pthread_t thread;
+    sem_t is_over; /* posted by the thread as its last act, so that stop can wait with a limit */
     _Atomic bool is_stopping;
     bool is_closed; /* stop was seen; no new work */
     uv_loop_t loop;

@@ -128,7 +128,7 @@ static void count_outcome(struct postgres *p, const struct call *call)
 {
     struct dependency_metrics *m = p->dep->metrics;
 
-    if (call->is_hung_up && atomic_load_explicit(&call->is_cancelled, memory_order_acquire))
+    if (atomic_load_explicit(&call->is_cancelled, memory_order_acquire) && call->is_hung_up)
         counter_add(&m->calls_hung_up, 1);
     else
         counter_add(&m->calls[call->outcome.reason], 1);

@@ -168,7 +168,7 @@ static void watch_activity(struct slice *slice)
     }
 }
 
-static void watch_url(const struct slice *slice, const char *url, struct watch *watch)
+static void watch_url(const char *url, struct watch *watch)
 {
     struct instant begin = clock_now();
     struct http_client *client = http_client_create();
@@ -214,9 +214,9 @@ static void take_part(unsigned index, void *context)
     if (index == 0)
         watch_activity(slice);
     else if (index == 1)
-        watch_url(slice, slice->live_url, &slice->live);
+        watch_url(slice->live_url, &slice->live);
     else if (index == 2)
-        watch_url(slice, slice->quick_url, &slice->quick);
+        watch_url(slice->quick_url, &slice->quick);
     else if (slice->has_callers)
         call_once(slice, index - 3, &slice->callers[index - 3]);
 }

@@ -9,8 +9,7 @@
  * whatever comes later finds it asleep. Senders never say that they have woken it: one that is
  * halted in between would leave it asleep for all the others.
  *
- * Owner    wakeup_init() .. wakeup_close() on the loop's thread; the memory lives until the loop
- *          ran the close.
+ * Owner    wakeup_init() .. wakeup_close() on the loop's thread; wakeup_fini() by whoever joined it.
  * Threads  wakeup_send() from any; many sends may become one `woken`, none is lost. */
 #ifndef BASE_WAKEUP_H
 #define BASE_WAKEUP_H
@@ -33,5 +32,8 @@ void wakeup_send(void *wakeup); /* a struct wakeup *: fits struct inbox */
 void wakeup_doze(struct wakeup *w);
 /* Owner: awake, and sure to doze again before it waits. Without it senders only pay in vain. */
 void wakeup_rise(struct wakeup *w);
+/* Owner: the loop forgets it. Senders may still send, until wakeup_fini(). */
 void wakeup_close(struct wakeup *w);
+/* When nobody sends any more and the loop has ended. */
+void wakeup_fini(struct wakeup *w);
 #endif

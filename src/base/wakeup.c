@@ -58,14 +58,12 @@ void wakeup_rise(struct wakeup *w)
     atomic_store_explicit(&w->is_asleep, 0, memory_order_relaxed);
 }
 
-static void on_closed(uv_handle_t *handle)
-{
-    struct wakeup *w = handle->data;
-
-    (void)close(w->fd);
-}
-
 void wakeup_close(struct wakeup *w)
 {
-    uv_close((uv_handle_t *)&w->poll, on_closed);
+    uv_close((uv_handle_t *)&w->poll, NULL);
+}
+
+void wakeup_fini(struct wakeup *w)
+{
+    (void)close(w->fd);
 }

@@ -668,6 +668,7 @@ bool postgres_stop(struct postgres *p, struct instant limit)
             return false;
     (void)pthread_join(p->thread, NULL);
     (void)uv_loop_close(&p->loop);
+    wakeup_fini(&p->wakeup);
     destroy(p);
     return true;
 }

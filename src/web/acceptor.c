@@ -285,5 +285,6 @@ void acceptor_stop(struct acceptor *a)
     wakeup_send(&a->stop);
     (void)pthread_join(a->thread, NULL);
     ENSURE(uv_loop_close(&a->loop) == 0);
+    wakeup_fini(&a->stop);
     free(a);
 }

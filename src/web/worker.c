@@ -478,6 +478,7 @@ void worker_stop(struct worker *worker)
     (void)pthread_join(worker->thread, NULL);
     if (!worker->is_abandoned) {
         ENSURE(uv_loop_close(&worker->loop) == 0);
+        wakeup_fini(&worker->wakeup);
         worker_free(worker);
         return;
     }

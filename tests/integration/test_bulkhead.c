@@ -189,7 +189,7 @@ static bool is_full(const struct http_answer *answer)
     char *reason = http_answer_reason(answer);
     char *retry_after = http_answer_header(answer, "Retry-After");
     bool is = answer->status == 503 && strcmp(reason, "bulkhead-full") == 0 &&
-              retry_after != NULL && atoi(retry_after) >= 1;
+              retry_after != NULL && strtol(retry_after, NULL, 10) >= 1;
 
     free(reason);
     free(retry_after);
@@ -559,8 +559,10 @@ static void assert_began_in_order(const char *family, int count, const char *aft
         needle = scratch_format("tick <%s%d>", family, i);
         at = strstr(at, needle);
         free(needle);
-        if (at == NULL)
+        if (at == NULL) {
             fail_msg("caller %d did not begin after caller %d", i, i - 1);
+            break;
+        }
     }
     assert_true(first_after == NULL || first_after > at);
     free(text);

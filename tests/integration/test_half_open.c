@@ -326,22 +326,44 @@ static void test_of_a_hundred_callers_at_the_instant_exactly_one_arrives(void **
 
 /* ---- how long it stays open ---- */
 
+/* The number at *at, which `end` must follow; *at moves behind that. */
+static int64_t number_before(const char **at, char end)
+{
+    char *behind;
+    int64_t value = strtol(*at, &behind, 10);
+
+    assert_ptr_not_equal(behind, *at);
+    assert_int_equal(*behind, end);
+    *at = behind + 1;
+    return value;
+}
+
 /* The time of day of the last line that holds `needle`, in ms: "time":"2026-01-31T11:22:33.456Z".
  */
 static int64_t last_time_ms(const char *log, const char *needle)
 {
     const char *at = NULL, *start;
-    int hours, minutes, seconds, ms;
+    int64_t hours, minutes, seconds, ms;
 
     for (const char *next = log; (next = strstr(next, needle)) != NULL; next++)
         at = next;
-    assert_non_null(at);
+    if (at == NULL) {
+        fail_msg("the log lacks %s", needle);
+        return -1;
+    }
     for (start = at; start > log && start[-1] != '\n';)
         start--;
     start = strchr(start, 'T');
-    assert_non_null(start);
-    assert_int_equal(sscanf(start, "T%d:%d:%d.%dZ", &hours, &minutes, &seconds, &ms), 4);
-    return ((hours * INT64_C(60) + minutes) * 60 + seconds) * 1000 + ms;
+    if (start == NULL) {
+        fail_msg("no time in the line of %s", needle);
+        return -1;
+    }
+    start++;
+    hours = number_before(&start, ':');
+    minutes = number_before(&start, ':');
+    seconds = number_before(&start, '.');
+    ms = number_before(&start, 'Z');
+    return ((hours * 60 + minutes) * 60 + seconds) * 1000 + ms;
 }
 
 /* How long it was open last, by the log: the caller's own delays are not in it. */
@@ -383,7 +405,7 @@ static void expect_open_for(struct fixture *f, struct noise_meter *noise, int64_
 
 static void test_failed_trials_double_the_time_open_up_to_its_maximum(void **state)
 {
-    static const int64_t spans_ms[] = {2 * RESET_MS, MAX_RESET_MS, MAX_RESET_MS};
+    static const int64_t spans_ms[] = {INT64_C(2) * RESET_MS, MAX_RESET_MS, MAX_RESET_MS};
     struct fixture *f = *state;
     struct noise_meter *noise = noise_meter_start();
 

@@ -340,7 +340,8 @@ static void test_a_hang_up_ends_the_statement_within_250_ms(void **state)
             span_us = hang_up_once_us(f, ways[way], i % 2 == 0 ? NULL : body);
             worst_us = span_us > worst_us ? span_us : worst_us;
         }
-        figure_at_most_us(what, worst_us, HANG_UP_LIMIT_MS * 1000, noise_meter_stop_us(noise));
+        figure_at_most_us(what, worst_us, (int64_t)HANG_UP_LIMIT_MS * 1000,
+                          noise_meter_stop_us(noise));
         assert_true(fault_proxy_counters(f->proxy).cancel_count >= cancels + 10);
         free(what);
     }

@@ -406,7 +406,8 @@ static void test_a_large_body_and_a_large_answer_pass_whole(void **state)
     bool is_closed;
     int fd;
 
-    memcpy(body, "{\"x\":\"", 6);
+    assert_non_null(body);
+    memcpy(body, "{\"x\":\"", 7);
     memset(body + 6, 'y', size);
     memcpy(body + 6 + size - 8, "\"}", 3);
     answer = exchange_ask(f->weir, &(struct exchange){.path = "/tick", .body = body});
@@ -424,7 +425,7 @@ static void test_a_large_body_and_a_large_answer_pass_whole(void **state)
     whole = strstr(text, "\r\n\r\n\"");
     assert_non_null(whole);
     assert_int_equal(strspn(whole + 5, "x"), 8 * MIB);
-    assert_string_equal(whole + 5 + 8 * MIB, "\"");
+    assert_string_equal(whole + 5 + (size_t)8 * MIB, "\"");
     free(text);
     raw_close(fd);
 }

@@ -205,7 +205,7 @@ static void assert_was_served_before(const struct siege *siege)
  * longer than this outage. */
 static int64_t most_probes(int64_t span_us)
 {
-    return span_us / (PROBE_INTERVAL_MS * 10 * (100 - PROBE_JITTER_PERCENT)) + 1;
+    return span_us / (INT64_C(10) * PROBE_INTERVAL_MS * (100 - PROBE_JITTER_PERCENT)) + 1;
 }
 
 static void print_stopped(const struct siege *siege, int64_t ready_us, int64_t noise_us)

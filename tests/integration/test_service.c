@@ -188,7 +188,7 @@ static bool is_sample_line(const char *line, size_t size)
     const char *space = memrchr(line, ' ', size);
     char *end;
 
-    if (space == NULL || strncmp(line, "weir_", 5) * strncmp(line, "process_", 8) != 0)
+    if (space == NULL || (strncmp(line, "weir_", 5) != 0 && strncmp(line, "process_", 8) != 0))
         return false;
     (void)strtod(space + 1, &end);
     return end == line + size;
@@ -341,10 +341,11 @@ struct sleeper {
 
 static bool sleeps(void *context)
 {
-    const struct fixture *f = context;
+    const struct sleeper *sleeper = context;
 
-    return private_postgres_number(f->pg, "SELECT count(*) FROM pg_stat_activity WHERE wait_event "
-                                          "= 'PgSleep' AND query LIKE '%sleep%'") > 0;
+    return private_postgres_number(sleeper->f->pg,
+                                   "SELECT count(*) FROM pg_stat_activity WHERE wait_event = "
+                                   "'PgSleep' AND query LIKE '%sleep%'") > 0;
 }
 
 static void be_drained(unsigned index, void *context)
@@ -355,7 +356,7 @@ static void be_drained(unsigned index, void *context)
         sleeper->answer = exchange_ask(sleeper->f->weir, &(struct exchange){.path = sleeper->path});
         return;
     }
-    assert_true(poll_until(sleeps, (void *)(uintptr_t)sleeper->f, 5000));
+    assert_true(poll_until(sleeps, sleeper, 5000));
     weir_signal(sleeper->f->weir, SIGTERM);
 }
 

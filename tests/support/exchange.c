@@ -116,7 +116,8 @@ char *exchange_primary(const struct private_postgres *pg, uint16_t port, const c
 
 static bool is_healthy(void *context)
 {
-    struct http_answer answer = exchange_ask_admin(context, &(struct exchange){.path = "/health"});
+    const struct weir_process *const *weir = context;
+    struct http_answer answer = exchange_ask_admin(*weir, &(struct exchange){.path = "/health"});
     bool is_pass = answer.status == 200 && strstr(answer.body, "\"status\":\"pass\"") != NULL;
 
     http_answer_fini(&answer);
@@ -125,5 +126,5 @@ static bool is_healthy(void *context)
 
 bool exchange_is_healthy_within(const struct weir_process *weir, int64_t limit_ms)
 {
-    return poll_until(is_healthy, (void *)(uintptr_t)weir, limit_ms);
+    return poll_until(is_healthy, &weir, limit_ms);
 }

@@ -48,11 +48,11 @@ static void fill(size_t i)
         dns.infos[i - 1].ai_next = &dns.infos[i];
 }
 
-int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
-                struct addrinfo **result)
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *req,
+                struct addrinfo **pai)
 {
     (void)service;
-    (void)hints;
+    (void)req;
     (void)snprintf(dns.name, sizeof dns.name, "%s", name);
     (void)sem_post(&dns.asked);
     while (sem_wait(&dns.may_answer) != 0)
@@ -65,14 +65,14 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     }
     for (size_t i = 0; i < ANSWER_MAX && dns.addresses[i] != NULL; i++)
         fill(i);
-    *result = &dns.infos[0];
+    *pai = &dns.infos[0];
     (void)sem_post(&dns.left);
     return 0;
 }
 
-void freeaddrinfo(struct addrinfo *found)
+void freeaddrinfo(struct addrinfo *ai)
 {
-    assert_ptr_equal(found, &dns.infos[0]);
+    assert_ptr_equal(ai, &dns.infos[0]);
     atomic_fetch_add(&dns.freed, 1);
 }
 

@@ -86,17 +86,20 @@ static double ms(int64_t us)
 
 void figure_at_most_us(const char *what, int64_t value_us, int64_t limit_us, int64_t noise_us)
 {
-    (void)printf("figure: %s: %.2f ms (limit %.0f ms, machine's noise %.2f ms)\n", what,
-                 ms(value_us), ms(limit_us), ms(noise_us));
+    (void)printf("figure: %s: %.2f ms (limit %.0f ms, machine's noise %.2f ms)%s\n", what,
+                 ms(value_us), ms(limit_us), ms(noise_us), FIGURE_IS_JUDGED ? "" : " not judged");
     (void)fflush(stdout);
+    if (!FIGURE_IS_JUDGED)
+        return;
     assert_in_range((uintmax_t)(value_us < 0 ? 0 : value_us), 0, (uintmax_t)(limit_us + noise_us));
 }
 
 void figure_ratio_at_most(const char *what, double ratio, double limit)
 {
-    (void)printf("figure: %s: %.3f (limit %.1f)\n", what, ratio, limit);
+    (void)printf("figure: %s: %.3f (limit %.1f)%s\n", what, ratio, limit,
+                 FIGURE_IS_JUDGED ? "" : " not judged");
     (void)fflush(stdout);
-    assert_true(ratio <= limit);
+    assert_true(!FIGURE_IS_JUDGED || ratio <= limit);
 }
 
 void figure_count_at_most(const char *what, int64_t count, int64_t limit)

@@ -23,6 +23,11 @@
 #define FIGURE_SLOWDOWN 1
 #endif
 
+/* Times are promises of the release binary: ThreadSanitizer, which makes everything many times
+ * slower and less even, prints them beside its verdict on races, and no more. Counts are judged
+ * everywhere. */
+#define FIGURE_IS_JUDGED (FIGURE_SLOWDOWN < 10)
+
 /* What this machine itself takes, beside a test, to carry a byte from one thread to another and
  * back: a percentile of answer times is widened by the same percentile of this. (patience.h
  * measures how late timers are, for the slowest answer at a deadline.) */

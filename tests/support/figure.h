@@ -23,10 +23,10 @@
 #define FIGURE_SLOWDOWN 1
 #endif
 
-/* Times are promises of the release binary: ThreadSanitizer, which makes everything many times
- * slower and less even, prints them beside its verdict on races, and no more. Counts are judged
+/* Times are promises of the release binary: sanitizers, which make everything many times slower and
+ * less even, print them beside their verdict on memory and races, and no more. Counts are judged
  * everywhere. */
-#define FIGURE_IS_JUDGED (FIGURE_SLOWDOWN < 10)
+#define FIGURE_IS_JUDGED (FIGURE_SLOWDOWN == 1)
 
 /* What this machine itself takes, beside a test, to carry a byte from one thread to another and
  * back: a percentile of answer times is widened by the same percentile of this. (patience.h

@@ -404,7 +404,8 @@ pid_t private_postgres_pid(const struct private_postgres *pg)
 
 char *private_postgres_conninfo(const struct private_postgres *pg, uint16_t port)
 {
-    return scratch_format("host=127.0.0.1 port=%u dbname=app user=app",
+    /* Without TLS, so that a proxy can tell a cancel request by its first bytes. */
+    return scratch_format("host=127.0.0.1 port=%u dbname=app user=app sslmode=disable",
                           port != 0 ? port : pg->port);
 }
 

@@ -174,17 +174,26 @@ static int ask(const struct fixture *f, const char *bytes)
     return fd;
 }
 
+/* EINTR without a signal: newer versions of libuv use io_uring, whose work interrupts a wait with a
+ * limit in the thread that made the loop. */
+static ssize_t receive(int fd, char *out, size_t size_bytes)
+{
+    ssize_t got;
+
+    do
+        got = recv(fd, out, size_bytes, 0);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
 /* Everything until the server closes; it has to. Returns the status, 0: nothing came. */
 static int read_all(struct fixture *f, int fd)
 {
     size_t size = 0;
     ssize_t got;
 
-    /* EINTR without a signal: newer versions of libuv use io_uring, whose work interrupts a wait
-     * with a limit in the thread that made the loop. */
-    while ((got = recv(fd, f->answer + size, sizeof f->answer - 1 - size, 0)) > 0 ||
-           (got < 0 && errno == EINTR))
-        size += got > 0 ? (size_t)got : 0;
+    while ((got = receive(fd, f->answer + size, sizeof f->answer - 1 - size)) > 0)
+        size += (size_t)got;
     assert_int_equal(got, 0);
     (void)close(fd);
     f->answer[size] = '\0';
@@ -387,7 +396,7 @@ static void test_draining_closes_idle_connections(void **state)
     struct fixture *f = *state;
     int fd = ask(f, "GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n");
 
-    assert_true(recv(fd, f->answer, 1, 0) == 1); /* the answer began */
+    assert_true(receive(fd, f->answer, 1) == 1); /* the answer began */
     for (int i = 0; i < WORKER_COUNT; i++)
         worker_begin_drain(f->workers[i]);
     assert_int_equal(read_all(f, fd), 0); /* its rest, then the end */
@@ -470,7 +479,7 @@ static void test_connections_in_reserve_are_for_health_alone(void **state)
 
     for (int i = 0; i < 8; i++) {
         held[i] = ask(f, "GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert_true(recv(held[i], f->answer, sizeof f->answer, 0) > 0);
+        assert_true(receive(held[i], f->answer, sizeof f->answer) > 0);
     }
     assert_int_equal(get(f, "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"), 503);
     assert_answer_has(f, "\"reason\":\"overloaded\"");

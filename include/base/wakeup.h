@@ -9,7 +9,7 @@
  * whatever comes later finds it asleep. Senders never say that they have woken it: one that is
  * halted in between would leave it asleep for all the others.
  *
- * Owner    wakeup_init() .. wakeup_close() on the loop's thread; wakeup_fini() by whoever joined it.
+ * Owner    wakeup_init() .. wakeup_close() on the loop's thread; wakeup_fini() by its joiner.
  * Threads  wakeup_send() from any; many sends may become one `woken`, none is lost. */
 #ifndef BASE_WAKEUP_H
 #define BASE_WAKEUP_H

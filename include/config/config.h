@@ -41,6 +41,10 @@ struct log_config {
     enum { ACCESS_ALL, ACCESS_ERRORS, ACCESS_NONE } access;
 };
 
+struct cache_config {
+    size_t max_bytes; /* of stored answers, with all overhead */
+};
+
 struct bulkhead_config {
     uint32_t max_concurrent, max_queued;
     int64_t queue_timeout_us;
@@ -79,6 +83,7 @@ struct config {
     struct server_config server;
     struct admin_config admin;
     struct log_config log;
+    struct cache_config cache;
     struct dependency_config *dependencies; /* owned; in the file's order */
     size_t dependency_count;
     struct catalog *catalog; /* owned */

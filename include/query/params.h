@@ -46,6 +46,12 @@ struct raw_inputs {
  * is also looked up with dashes instead. The body of a GET is not looked at. */
 bool params_bind(const struct route *route, const struct raw_inputs *inputs,
                  struct bound_params *out, enum reason *out_reason, struct error *err);
+
+/* The same from one JSON object that names parameters of every place: what operators say when they
+ * mean one answer of a route. Values of JSON are read as those of a body are; the bound text is the
+ * one that a caller's request would give. No data: no parameter is given. */
+bool params_bind_object(const struct route *route, struct raw_text object, struct bound_params *out,
+                        enum reason *out_reason, struct error *err);
 void bound_params_fini(struct bound_params *params);
 
 /* Decodes %XX (and '+' as a space when `is_form`) in place of `out` (at least size_bytes long).

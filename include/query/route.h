@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cache/freshness.h"
+
 enum http_method {
     METHOD_GET, /* HEAD comes with it */
     METHOD_POST,
@@ -108,6 +110,14 @@ struct route {
     bool may_commit_inside; /* CALL or DO: an error does not prove that nothing happened */
     uint64_t max_rows;
     size_t max_bytes;
+
+    bool is_cached; /* @cache: only a GET */
+    struct cache_policy cache;
+    char *vary;     /* owned; value of the header Vary, without Origin. NULL: not cached */
+    char *fallback; /* owned; the JSON as written; NULL: none. Only a GET */
+    size_t fallback_bytes;
+    uint32_t *purges; /* owned; ids of the cached routes that a success makes old */
+    size_t purge_count;
 
     char *file;                     /* owned: path as it is reported */
     int source_line, source_column; /* of @from, else of the first line */

@@ -60,6 +60,9 @@ void route_fini(struct route *route)
     free(route->description);
     free(route->sql);
     free(route->bind_params);
+    free(route->vary);
+    free(route->fallback);
+    free(route->purges);
     free(route->file);
     free(route->sql_places);
     *route = (struct route){0};

@@ -284,8 +284,9 @@ static void expect_unchanged(const struct lane *lane, const struct lane_slice *w
 
     (void)snprintf(what, sizeof what, "%s: p50 beside the fault / without", lane_what(lane));
     figure_ratio_at_most(what, lane_ratio(lane, with, without, SLICES, 50), 1.2);
-    (void)snprintf(what, sizeof what, "%s: p99 beside the fault / without", lane_what(lane));
-    figure_ratio_at_most(what, lane_ratio(lane, with, without, SLICES, 99), 2);
+    /* Of the hundred or so answers of a slice the p99 would be one, and the machine's. */
+    (void)snprintf(what, sizeof what, "%s: p90 beside the fault / without", lane_what(lane));
+    figure_ratio_at_most(what, lane_ratio(lane, with, without, SLICES, 90), 2);
     (void)snprintf(what, sizeof what, "%s: answers other than 200", lane_what(lane));
     lane_print_bad(lane);
     figure_count_is(what, (int64_t)lane_bad_count(lane), 0);

@@ -23,6 +23,8 @@
 #include "guard/admission.h"
 #include "query/params.h"
 
+struct dependency;
+struct flight;
 struct postgres_session;
 struct route;
 
@@ -50,8 +52,11 @@ struct call {
     bool is_short_by_caller; /* only the caller's header made the deadline that short */
     struct inbox *reply_to;  /* borrowed: the worker's, for this dependency alone */
 
+    struct dependency *dependency; /* borrowed: where it was submitted */
+
     /* The worker's alone. */
-    void *request;               /* borrowed; NULL: nobody waits any more */
+    void *request;               /* borrowed; NULL: nobody waits (any more), or a flight does */
+    struct flight *flight;       /* counted by it; its call comes back to land it; NULL: none */
     struct route *limited_route; /* borrowed; it holds one of this route's @limit; NULL: none */
 
     /* Crossing. */

@@ -20,7 +20,9 @@ struct call *call_create(const struct route *route, struct bound_params *params,
     call->has_permit = false;
     call->is_short_by_caller = false;
     call->reply_to = reply_to;
+    call->dependency = NULL;
     call->request = NULL;
+    call->flight = NULL;
     call->limited_route = NULL;
     atomic_init(&call->is_cancelled, false);
     atomic_init(&call->is_sent, false);

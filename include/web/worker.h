@@ -4,7 +4,7 @@
  * A worker waits for nothing but its own sockets, timers and inbox. It parses, routes, checks,
  * admits and answers; calls wait in dependencies. Requests never leave their worker.
  *
- * Owner    app: worker_start() .. worker_stop().
+ * Owner    app: worker_start() .. worker_stop() .. worker_free().
  * Threads  worker_give(), worker_connection_count() and worker_begin_drain() from any thread.
  * Errors   worker_start() says why. */
 #ifndef WEB_WORKER_H
@@ -35,6 +35,10 @@ bool worker_is_quiet(const struct worker *worker);
 /* It begins to end, while others are told the same. NULL is fine. */
 void worker_tell_to_stop(struct worker *worker);
 
-/* Answers what still waits with `draining`, closes all, joins the thread, frees. */
+/* Answers what still waits with `draining`, closes all, joins the thread. NULL is fine. */
 void worker_stop(struct worker *worker);
+
+/* After all workers stopped: until then another may still tell it that a flight landed. NULL is
+ * fine; one whose calls never came back is left as it is. */
+void worker_free(struct worker *worker);
 #endif

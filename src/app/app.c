@@ -13,11 +13,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cache/cache.h"
 #include "config/config.h"
 #include "dep/call.h"
 #include "dep/dependency.h"
 #include "dep/postgres.h"
 #include "observe/metrics.h"
+#include "plan/endpoint.h"
 #include "query/catalog.h"
 #include "web/acceptor.h"
 #include "web/admin.h"
@@ -31,6 +33,7 @@ struct app {
     const struct config *config; /* borrowed */
     struct metrics *metrics;
     struct router *router;
+    struct cache *cache;
     struct dependency *dependencies; /* dependency_count */
     struct dependency **dependency_list;
     struct postgres **postgres; /* dependency_count; NULL: not started */
@@ -133,14 +136,18 @@ static bool make_objects(struct app *app)
     app->postgres = calloc(n + 1, sizeof *app->postgres);
     app->workers = calloc(app->worker_count, sizeof *app->workers);
     app->router = router_create(app->config->catalog);
+    app->cache =
+        cache_create(app->config->cache.max_bytes, (uint32_t)app->config->catalog->route_count,
+                     app->worker_count, endpoint_cancel_flight);
     if (app->dependencies == NULL || app->dependency_list == NULL || app->postgres == NULL ||
-        app->workers == NULL || app->router == NULL || !name_threads(app))
+        app->workers == NULL || app->router == NULL || app->cache == NULL || !name_threads(app))
         return false;
     for (size_t i = 0; i < n; i++)
         init_dependency(app, i);
     app->service.config = app->config;
     app->service.router = app->router;
     app->service.dependencies = app->dependency_list;
+    app->service.cache = app->cache;
     app->service.metrics = app->metrics;
     app->service.started_wall_us = app->metrics->started_wall_us = clock_wall_us();
     return true;
@@ -286,8 +293,9 @@ static void stop_workers(struct app *app)
     for (uint32_t i = 0; i < count; i++)
         worker_tell_to_stop(app->workers[i]);
     for (uint32_t i = 0; i < count; i++)
-        if (app->workers[i] != NULL)
-            worker_stop(app->workers[i]);
+        worker_stop(app->workers[i]);
+    for (uint32_t i = 0; i < count; i++)
+        worker_free(app->workers[i]);
 }
 
 static void stop_dependencies(struct app *app)
@@ -326,6 +334,7 @@ static void free_objects(struct app *app)
         }
     }
     router_destroy(app->router);
+    cache_destroy(app->cache);
     metrics_destroy(app->metrics);
     free(app->workers);
     free(app->postgres);

@@ -307,12 +307,6 @@ static enum MHD_Result on_piece(struct request *r, const char *data, size_t *siz
 
 /* ---- then: the request is complete ---- */
 
-static bool is_memory_full(const struct request *r)
-{
-    return r->is_overloaded || counter_read(&r->worker->service->metrics->memory_bytes) >
-                                   r->worker->config->server.max_memory_bytes;
-}
-
 static void set_options(struct request *r)
 {
     r->answer = (struct answer){.status = 204, .served = SERVED_LIVE};
@@ -330,7 +324,7 @@ static bool refuse_route(struct request *r)
     else if (has_body && !head_is_json(r->head.fields[HEAD_CONTENT_TYPE]))
         set_error(r, REASON_UNSUPPORTED_MEDIA_TYPE,
                   "the body has to be a JSON object, with Content-Type: application/json");
-    else if (is_memory_full(r))
+    else if (r->is_overloaded)
         set_error(r, REASON_OVERLOADED, "bodies and answers fill the memory meant for them");
     else
         return false;
@@ -429,7 +423,6 @@ static enum MHD_Result on_complete(struct request *r, struct MHD_Connection *mhd
     if (begin_endpoint(r, mhd, now))
         return reply_queue(r, mhd, clock_now());
 
-    r->worker->calls_under_way++;
     r->state = REQUEST_WAITING;
     arm_timer(r, now);
     r->worker->open_waits++;
@@ -468,7 +461,17 @@ static void on_deadline(uv_timer_t *timer)
         arm_timer(r, now);
         return;
     }
-    endpoint_deadline(&r->endpoint, now, &r->answer);
+    endpoint_give_up(&r->endpoint, REASON_DEADLINE, now, &r->answer);
+    make_ready(r, REQUEST_READY);
+}
+
+void request_landed(void *ctx, struct waiter *waiter)
+{
+    struct request *r = LIST_ITEM(waiter, struct request, endpoint.waiter);
+
+    (void)ctx;
+    ENSURE(r->state == REQUEST_WAITING);
+    endpoint_landed(&r->endpoint, clock_now(), &r->answer);
     make_ready(r, REQUEST_READY);
 }
 
@@ -477,16 +480,15 @@ void request_came_back(struct worker *worker, struct call *call)
     struct request *r = call->request;
     struct instant now = clock_now();
 
-    worker->calls_under_way--;
+    if (endpoint_land(&worker->env, call, now))
+        return;
     if (r == NULL) {
-        endpoint_discard(call);
+        endpoint_discard(&worker->env, call);
         return;
     }
     ENSURE(r->state == REQUEST_WAITING);
-    if (endpoint_outcome(&r->endpoint, call, now, &r->answer))
-        make_ready(r, REQUEST_READY);
-    else
-        worker->calls_under_way++; /* another one was sent */
+    endpoint_outcome(&r->endpoint, call, now, &r->answer);
+    make_ready(r, REQUEST_READY);
 }
 
 void request_hang_up(struct request *r)
@@ -497,17 +499,6 @@ void request_hang_up(struct request *r)
     make_ready(r, REQUEST_GONE);
 }
 
-/* Whether a write on its way took effect is not known; all others may safely be asked again. */
-static void stop_waiting(struct request *r, struct instant now)
-{
-    endpoint_deadline(&r->endpoint, now, &r->answer);
-    if (r->answer.reason == REASON_DEADLINE) {
-        answer_fini(&r->answer);
-        set_draining(r);
-    }
-    make_ready(r, REQUEST_READY);
-}
-
 void requests_stop(struct worker *worker)
 {
     struct instant now = clock_now();
@@ -516,8 +507,10 @@ void requests_stop(struct worker *worker)
          l = l->next) {
         struct request *r = LIST_ITEM(l, struct request, link);
 
-        if (r->state == REQUEST_WAITING)
-            stop_waiting(r, now);
+        if (r->state != REQUEST_WAITING)
+            continue;
+        endpoint_give_up(&r->endpoint, REASON_DRAINING, now, &r->answer);
+        make_ready(r, REQUEST_READY);
     }
 }
 

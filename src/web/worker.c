@@ -139,6 +139,18 @@ static void take_replies(struct worker *worker)
     }
 }
 
+static void take_landed(struct worker *worker)
+{
+    struct inbox_item *item = inbox_drain(&worker->landed);
+
+    while (item != NULL) {
+        struct inbox_item *next = item->next;
+
+        flight_deliver(item, request_landed, worker);
+        item = next;
+    }
+}
+
 static void on_stop_poll(uv_timer_t *timer);
 
 static void begin_stop(struct worker *worker)
@@ -156,6 +168,7 @@ static void on_woken(void *ctx)
 
     take_arrivals(worker);
     take_replies(worker);
+    take_landed(worker); /* what just came back may have landed here */
     if (!worker->is_draining && atomic_load_explicit(&worker->should_drain, memory_order_acquire)) {
         worker->is_draining = true;
         connections_close_idle(worker);
@@ -167,7 +180,7 @@ static void on_woken(void *ctx)
 /* Something that others pushed, and nobody took yet. */
 static bool has_news(const struct worker *worker)
 {
-    if (!inbox_is_empty(&worker->arrivals))
+    if (!inbox_is_empty(&worker->arrivals) || !inbox_is_empty(&worker->landed))
         return true;
     for (size_t i = 0; i < worker->config->dependency_count; i++)
         if (!inbox_is_empty(&worker->replies[i]))
@@ -334,6 +347,7 @@ static void init_fields(struct worker *worker, struct service *service, uint32_t
     worker->config = service->config;
     worker->index = index;
     inbox_init(&worker->arrivals, wakeup_send, &worker->wakeup);
+    inbox_init(&worker->landed, wakeup_send, &worker->wakeup);
     for (size_t i = 0; i < service->config->dependency_count; i++)
         inbox_init(&worker->replies[i], wakeup_send, &worker->wakeup);
     list_init(&worker->connections);
@@ -345,8 +359,12 @@ static void init_fields(struct worker *worker, struct service *service, uint32_t
     worker->env = (struct endpoint_env){
         .config = service->config,
         .dependencies = service->dependencies,
+        .cache = service->cache,
+        .worker = index,
+        .landed = &worker->landed,
         .has_calls = worker->has_calls,
         .reply_to = worker->replies,
+        .calls_under_way = &worker->calls_under_way,
         .rand = &worker->rand,
         .memory_bytes = &service->metrics->memory_bytes,
     };
@@ -449,8 +467,17 @@ bool worker_is_quiet(const struct worker *worker)
     return atomic_load_explicit(&worker->request_count, memory_order_acquire) == 0;
 }
 
-static void worker_free(struct worker *worker)
+void worker_free(struct worker *worker)
 {
+    struct inbox_item *item, *next;
+
+    if (worker == NULL || worker->is_abandoned)
+        return;
+    for (item = inbox_drain(&worker->landed); item != NULL; item = next) {
+        next = item->next;
+        flight_discard(item);
+    }
+    wakeup_fini(&worker->wakeup);
     while (worker->made_requests != NULL) {
         struct request *next = worker->made_requests->next_made;
 
@@ -474,12 +501,12 @@ void worker_stop(struct worker *worker)
 {
     struct log_line line;
 
+    if (worker == NULL)
+        return;
     worker_tell_to_stop(worker);
     (void)pthread_join(worker->thread, NULL);
     if (!worker->is_abandoned) {
         ENSURE(uv_loop_close(&worker->loop) == 0);
-        wakeup_fini(&worker->wakeup);
-        worker_free(worker);
         return;
     }
     log_begin(&line, LOG_WARN, "calls_never_came_back");

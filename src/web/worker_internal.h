@@ -143,6 +143,7 @@ struct worker {
     struct inbox arrivals; /* connections; pushed by the acceptor */
     bool *has_calls;       /* owned; see endpoint_env */
     struct inbox *replies; /* owned; calls, pushed by the dependency of that index */
+    struct inbox landed;   /* flights that requests wait for; pushed by the worker that flew them */
     _Atomic bool should_drain, should_stop;
     _Atomic uint32_t connection_count; /* with those in arrivals */
     _Atomic uint32_t request_count;    /* headers came, not ended */
@@ -201,8 +202,9 @@ void request_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
                        enum MHD_RequestTerminationCode code);
 void request_end(struct request *r);
 void request_came_back(struct worker *worker, struct call *call);
+void request_landed(void *ctx, struct waiter *waiter); /* the flight it waited for */
 void request_hang_up(struct request *r);
-void requests_stop(struct worker *worker); /* those that wait are answered: draining */
+void requests_stop(struct worker *worker); /* those that wait are answered: draining, or degraded */
 
 /* target.c: what the path and the method ask for. Fills target, match, route and allow. */
 void target_find(struct request *r);

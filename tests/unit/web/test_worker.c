@@ -129,9 +129,10 @@ static void stop_all(struct fixture *f)
 {
     acceptor_stop(f->acceptor);
     f->acceptor = NULL;
+    for (int i = 0; i < WORKER_COUNT; i++)
+        worker_stop(f->workers[i]);
     for (int i = 0; i < WORKER_COUNT; i++) {
-        if (f->workers[i] != NULL)
-            worker_stop(f->workers[i]);
+        worker_free(f->workers[i]);
         f->workers[i] = NULL;
     }
 }

@@ -639,19 +639,24 @@ static void test_values_come_from_all_places_in_the_order_of_use(void **state)
 }
 
 /* Copies, so that a byte read past the end is seen. */
-static void bind_object_text(struct binding *b, const struct route *route, const char *object)
+static void bind_object_bytes(struct binding *b, const struct route *route, const char *data,
+                              size_t size_bytes)
 {
-    size_t size = strlen(object);
-    char *copy = malloc(size > 0 ? size : 1);
+    char *copy = malloc(size_bytes > 0 ? size_bytes : 1);
+    struct raw_text object = {copy, size_bytes};
 
     assert_non_null(copy);
-    memcpy(copy, object, size);
+    memcpy(copy, data, size_bytes);
     memset(b, 0, sizeof *b);
-    b->is_bound =
-        params_bind_object(route, (struct raw_text){copy, size}, &b->params, &b->reason, &b->err);
+    b->is_bound = params_bind_object(route, object, &b->params, &b->reason, &b->err);
     if (!b->is_bound)
         assert_true(b->params.count == 0 && b->params.memory == NULL);
     free(copy);
+}
+
+static void bind_object_text(struct binding *b, const struct route *route, const char *object)
+{
+    bind_object_bytes(b, route, object, strlen(object));
 }
 
 static void expect_same(const struct binding *a, const struct binding *b, const char *object)

@@ -54,6 +54,7 @@ uint64_t cache_key_hash(const struct cache *cache, const char *bytes, size_t siz
 struct waiter {
     struct list link;      /* of its worker's desk at the flight */
     struct flight *flight; /* counted; NULL: does not wait */
+    uint32_t worker;       /* whose desk; set with `flight` */
 };
 
 enum cache_verdict {

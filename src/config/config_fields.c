@@ -65,7 +65,7 @@ const struct config_field config_fields[] = {
     {"auth", FIELD_OBJECT, UNSTORED, ANY, NULL, "null", NULL, "Who may call."},
 
     {"cache", FIELD_OBJECT, UNSTORED, ANY, NULL, NULL, NULL, "Stored answers."},
-    {"cache.max_bytes", FIELD_SIZE, UNSTORED, 0, GIB(1024), "64MiB", "64MiB", NULL, "Memory for stored answers."},
+    {"cache.max_bytes", FIELD_SIZE, CONF(cache.max_bytes), KIB(64), GIB(1024), "64MiB", NULL, NULL, "Memory for stored answers."},
     {"cache.shared", FIELD_STRING, UNSTORED, 1, 32, "null", "null", NULL, "The redis dependency that instances share."},
     {"cache.file", FIELD_FILE, UNSTORED, 1, PATH_MAX, "null", "null", NULL, "File that keeps stored answers over a restart."},
 

@@ -22,6 +22,7 @@ struct reader {
     size_t source_count;
     int64_t request_timeout_us;
     struct complaints *complaints;
+    struct purge_list purges;
     size_t file_count;
 };
 
@@ -68,7 +69,8 @@ static void read_file(struct reader *reader, const char *path, const char *shown
                               .source_count = reader->source_count,
                               .request_timeout_us = reader->request_timeout_us,
                               .complaints = reader->complaints,
-                              .route = &route};
+                              .route = &route,
+                              .purges = &reader->purges};
     char *text = load_text(reader, path, shown, &file.size_bytes);
 
     reader->file_count++;
@@ -207,6 +209,8 @@ struct catalog *catalog_read(const char *folder, const char *shown_folder,
     for (size_t i = 0; i < catalog->route_count; i++)
         catalog->routes[i].id = (uint32_t)i;
     complain_of_doubles(catalog, complaints);
+    purges_resolve(catalog, &reader.purges, complaints);
+    purge_list_fini(&reader.purges);
     return catalog;
 }
 

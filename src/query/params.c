@@ -11,6 +11,7 @@
 #include "query/value_check.h"
 
 enum { SHOWN_NAME_MAX_BYTES = 64, SLACK_MAX_BYTES = 64 * 1024 };
+enum { IN_ANY_PLACE = PARAM_PLACE_COUNT };
 
 /* What one parameter got so far. */
 struct slot {
@@ -25,7 +26,8 @@ struct slot {
  * Values are offsets until the end, when the block has its final place. */
 struct binder {
     const struct route *route;
-    const struct raw_inputs *inputs;
+    const struct raw_inputs *inputs; /* NULL: `object` is all */
+    struct raw_text object;
     char *memory;
     struct slot *slots;
     char *at, *end; /* the free part of the text */
@@ -101,14 +103,15 @@ static bool refuse_name(struct binder *b, const char *what, const char *name, si
     return refuse(b, REASON_BAD_PARAMETER);
 }
 
-static const struct param *find_param(const struct route *route, enum param_place place,
-                                      const char *name, size_t size_bytes)
+/* place: IN_ANY_PLACE is one too. */
+static const struct param *find_param(const struct route *route, unsigned place, const char *name,
+                                      size_t size_bytes)
 {
     for (size_t i = 0; i < route->param_count; i++) {
         const struct param *param = &route->params[i];
 
-        if (param->place == place && strncmp(param->name, name, size_bytes) == 0 &&
-            param->name[size_bytes] == '\0')
+        if ((param->place == place || place == IN_ANY_PLACE) &&
+            strncmp(param->name, name, size_bytes) == 0 && param->name[size_bytes] == '\0')
             return param;
     }
     return NULL;
@@ -449,7 +452,7 @@ static bool bind_json_value(struct binder *b, const struct param *param,
     return true;
 }
 
-static bool bind_member(struct binder *b, const struct json_input_value *name,
+static bool bind_member(struct binder *b, unsigned place, const struct json_input_value *name,
                         const struct json_input_value *value)
 {
     const struct param *param = NULL;
@@ -462,7 +465,7 @@ static bool bind_member(struct binder *b, const struct json_input_value *name,
     }
     size = json_input_decode(name, b->at);
     if (!name->has_nul)
-        param = find_param(b->route, IN_BODY, b->at, size);
+        param = find_param(b->route, place, b->at, size);
     if (param == NULL)
         return refuse_name(b, "unknown", b->at, size);
     slot = slot_of(b, param);
@@ -483,32 +486,38 @@ static bool has_body_params(const struct route *route)
     return false;
 }
 
-static bool bind_body(struct binder *b)
+/* The members of a JSON object, as parameters of this place. */
+static bool bind_members(struct binder *b, unsigned place, const char *what, struct raw_text text)
 {
-    const struct raw_text *body = &b->inputs->body;
     struct json_input in;
     struct json_input_value object, name, value;
 
-    if (body->data == NULL || body->size_bytes == 0) {
-        if (!has_body_params(b->route))
-            return true;
-        (void)error_set(b->err, "the body must be a JSON object, and there is none");
-        return refuse(b, REASON_BAD_BODY);
-    }
-    json_input_init(&in, body->data, body->size_bytes);
+    json_input_init(&in, text.data, text.size_bytes);
     if (!json_input_document(&in, &object)) {
-        (void)error_set(b->err, "the body is not JSON: %s (at byte %zu)", in.problem, in.at + 1);
+        (void)error_set(b->err, "%s is not JSON: %s (at byte %zu)", what, in.problem, in.at + 1);
         return refuse(b, REASON_BAD_BODY);
     }
     if (object.kind != JSON_INPUT_OBJECT) {
-        (void)error_set(b->err, "the body must be a JSON object");
+        (void)error_set(b->err, "%s must be a JSON object", what);
         return refuse(b, REASON_BAD_BODY);
     }
     in = json_input_open(&object);
     while (json_input_next_member(&in, &name, &value))
-        if (!bind_member(b, &name, &value))
+        if (!bind_member(b, place, &name, &value))
             return false;
     return true;
+}
+
+static bool bind_body(struct binder *b)
+{
+    struct raw_text body = b->inputs->body;
+
+    if (body.data != NULL && body.size_bytes > 0)
+        return bind_members(b, IN_BODY, "the body", body);
+    if (!has_body_params(b->route))
+        return true;
+    (void)error_set(b->err, "the body must be a JSON object, and there is none");
+    return refuse(b, REASON_BAD_BODY);
 }
 
 /* What is absent (or a JSON null) is its default, or NULL, or missed. */
@@ -537,7 +546,7 @@ static bool fill_absent(struct binder *b)
  * of n bytes becomes 2 n + 3 at most (every byte escaped, quotes, delimiter) and brought more than
  * n (name or comma): at worst "", of a jsonb[], 7 bytes for 3. With the room to decode one element
  * at the far end, three times what came holds any mix of them. */
-static size_t text_limit(const struct route *route, const struct raw_inputs *inputs)
+static size_t text_limit(const struct route *route, size_t came_bytes)
 {
     size_t factor = 1, sum = 64;
 
@@ -546,24 +555,43 @@ static size_t text_limit(const struct route *route, const struct raw_inputs *inp
 
         sum += 4; /* braces and NUL */
         factor = param->type.is_array ? 3 : factor;
+        if (param->default_text != NULL)
+            sum += strlen(param->default_text);
+    }
+    return sum + factor * came_bytes;
+}
+
+/* What a request brings for its parameters. */
+static size_t request_bytes(const struct route *route, const struct raw_inputs *inputs)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < route->param_count; i++) {
+        const struct param *param = &route->params[i];
+
         if (param->place == IN_PATH)
             sum += inputs->segments[param->path_segment].size_bytes;
         if (param->place == IN_HEADER)
             sum += find_header(inputs, param).size_bytes;
-        if (param->default_text != NULL)
-            sum += strlen(param->default_text);
     }
     if (inputs->query.data != NULL)
-        sum += factor * inputs->query.size_bytes;
+        sum += inputs->query.size_bytes;
     if (inputs->body.data != NULL && route->is_write)
-        sum += factor * inputs->body.size_bytes;
+        sum += inputs->body.size_bytes;
     return sum;
 }
 
-static bool bind_all(struct binder *b)
+static bool bind_request(struct binder *b)
 {
     return bind_path(b) && bind_query(b) && bind_headers(b) &&
            (!b->route->is_write || bind_body(b)) && fill_absent(b);
+}
+
+static bool bind_object(struct binder *b)
+{
+    return (b->object.data == NULL ||
+            bind_members(b, IN_ANY_PLACE, "the text of the parameters", b->object)) &&
+           fill_absent(b);
 }
 
 /* A large body leaves much of the block unused: what waits with a call should not hold it. */
@@ -581,41 +609,59 @@ static void give_back_rest(struct binder *b, size_t *memory_bytes)
     *memory_bytes = used;
 }
 
+/* `b` comes with what there is to read. */
+static bool bind_all(struct binder *b, size_t text_bytes, bool (*bind_values)(struct binder *b),
+                     struct bound_params *out, enum reason *out_reason)
+{
+    const struct route *route = b->route;
+    size_t values_bytes = route->bind_count * sizeof *out->values;
+    size_t head_bytes = values_bytes + route->param_count * sizeof(struct slot);
+    size_t memory_bytes = head_bytes + text_bytes;
+
+    b->memory = malloc(memory_bytes);
+    *out = (struct bound_params){0};
+    if (b->memory == NULL) {
+        *out_reason = REASON_INTERNAL;
+        return error_set(b->err, "out of memory");
+    }
+    memset(b->memory, 0, head_bytes);
+    b->slots = (struct slot *)(void *)(b->memory + values_bytes);
+    b->at = b->memory + head_bytes;
+    b->end = b->memory + memory_bytes;
+    if (!bind_values(b)) {
+        free(b->memory);
+        *out_reason = b->reason;
+        return false;
+    }
+    give_back_rest(b, &memory_bytes);
+    *out = (struct bound_params){.count = route->bind_count,
+                                 .values = (const char **)(void *)b->memory,
+                                 .memory = b->memory,
+                                 .memory_bytes = memory_bytes};
+    b->slots = (struct slot *)(void *)(b->memory + values_bytes);
+    for (size_t i = 0; i < route->bind_count; i++) {
+        size_t offset = b->slots[route->bind_params[i]].offset_bytes;
+
+        out->values[i] = offset != 0 ? b->memory + offset : NULL;
+    }
+    return true;
+}
+
 bool params_bind(const struct route *route, const struct raw_inputs *inputs,
                  struct bound_params *out, enum reason *out_reason, struct error *err)
 {
-    size_t values_bytes = route->bind_count * sizeof *out->values;
-    size_t head_bytes = values_bytes + route->param_count * sizeof(struct slot);
-    size_t memory_bytes = head_bytes + text_limit(route, inputs);
-    struct binder b = {
-        .route = route, .inputs = inputs, .memory = malloc(memory_bytes), .err = err};
+    struct binder b = {.route = route, .inputs = inputs, .err = err};
 
-    *out = (struct bound_params){0};
-    if (b.memory == NULL) {
-        *out_reason = REASON_INTERNAL;
-        return error_set(err, "out of memory");
-    }
-    memset(b.memory, 0, head_bytes);
-    b.slots = (struct slot *)(void *)(b.memory + values_bytes);
-    b.at = b.memory + head_bytes;
-    b.end = b.memory + memory_bytes;
-    if (!bind_all(&b)) {
-        free(b.memory);
-        *out_reason = b.reason;
-        return false;
-    }
-    give_back_rest(&b, &memory_bytes);
-    *out = (struct bound_params){.count = route->bind_count,
-                                 .values = (const char **)(void *)b.memory,
-                                 .memory = b.memory,
-                                 .memory_bytes = memory_bytes};
-    b.slots = (struct slot *)(void *)(b.memory + values_bytes);
-    for (size_t i = 0; i < route->bind_count; i++) {
-        size_t offset = b.slots[route->bind_params[i]].offset_bytes;
+    return bind_all(&b, text_limit(route, request_bytes(route, inputs)), bind_request, out,
+                    out_reason);
+}
 
-        out->values[i] = offset != 0 ? b.memory + offset : NULL;
-    }
-    return true;
+bool params_bind_object(const struct route *route, struct raw_text object, struct bound_params *out,
+                        enum reason *out_reason, struct error *err)
+{
+    struct binder b = {.route = route, .object = object, .err = err};
+
+    return bind_all(&b, text_limit(route, object.size_bytes), bind_object, out, out_reason);
 }
 
 void bound_params_fini(struct bound_params *params)

@@ -9,13 +9,6 @@
 
 enum { DEFAULT_MAX_ROWS = 10000, DEFAULT_MAX_BYTES = 8 << 20 };
 
-/* A line of the comment block, without its dashes and the blanks around. */
-struct line {
-    const char *text;
-    size_t size_bytes;
-    int number, column;
-};
-
 void query_file_complain(const struct query_file *file, int line, int column, const char *fmt, ...)
 {
     char *text;
@@ -33,7 +26,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-static void trim(struct line *line)
+void line_trim(struct line *line)
 {
     while (line->size_bytes > 0 && is_blank(line->text[0])) {
         line->text++;
@@ -44,8 +37,7 @@ static void trim(struct line *line)
         line->size_bytes--;
 }
 
-/* Up to the first blank; `line` goes on after it. */
-static struct line take_word(struct line *line)
+struct line line_take_word(struct line *line)
 {
     struct line word = *line;
     size_t size = 0;
@@ -56,7 +48,7 @@ static struct line take_word(struct line *line)
     line->text += size;
     line->size_bytes -= size;
     line->column += (int)size;
-    trim(line);
+    line_trim(line);
     return word;
 }
 
@@ -188,7 +180,7 @@ static bool read_path(struct query_file *file, const struct line *path)
 static void read_first_line(struct query_file *file, struct line line)
 {
     struct route *route = file->route;
-    struct line method = take_word(&line), path = take_word(&line);
+    struct line method = line_take_word(&line), path = line_take_word(&line);
     size_t label_bytes;
 
     route->first_line = method.number;
@@ -258,7 +250,7 @@ static bool take_comment(const struct query_file *file, struct cursor *cursor, s
     struct cursor before = *cursor;
     struct line line = take_line(file, cursor);
 
-    trim(&line);
+    line_trim(&line);
     if (line.size_bytes < 2 || memcmp(line.text, "--", 2) != 0) {
         *cursor = before;
         return false;
@@ -266,7 +258,7 @@ static bool take_comment(const struct query_file *file, struct cursor *cursor, s
     line.text += 2;
     line.size_bytes -= 2;
     line.column += 2;
-    trim(&line);
+    line_trim(&line);
     *out = line;
     return true;
 }
@@ -277,7 +269,7 @@ static void skip_blank_lines(const struct query_file *file, struct cursor *curso
         struct cursor before = *cursor;
         struct line line = take_line(file, cursor);
 
-        trim(&line);
+        line_trim(&line);
         if (line.size_bytes > 0) {
             *cursor = before;
             return;
@@ -291,7 +283,7 @@ static void read_block(struct query_file *file, struct cursor *cursor)
 
     while (cursor->at < file->size_bytes && take_comment(file, cursor, &line)) {
         if (line.size_bytes > 0 && line.text[0] == '@')
-            setting_read(file, line.text, line.size_bytes, line.number, line.column);
+            setting_read(file, &line);
         else if (line.size_bytes > 0 || file->route->description[0] != '\0')
             add_description(file->route, &line);
     }

@@ -5,6 +5,9 @@
  *   words.c        a setting's line, cut into words
  *   settings.c     @from, @result, @timeout ...
  *   param_spec.c   @param
+ *   cache_spec.c   @cache
+ *   fallback.c     @fallback
+ *   purges.c       @purges, and what it names when all files are read
  *   statement.c    the SQL: :names to $n, and what no file may do
  *
  * Owner    everything read goes into `route` at once, so that route_fini() frees it after any
@@ -27,6 +30,25 @@ struct complaints;
 
 enum { SEGMENT_MAX_COUNT = 32, PARAM_MAX_COUNT = 1000 };
 
+/* A line of the comment block, or its rest, without the dashes and the blanks around. */
+struct line {
+    const char *text; /* borrowed */
+    size_t size_bytes;
+    int number, column;
+};
+
+/* A route that an @purges names: to be found when all files are read. */
+struct purge_wish {
+    char *file;  /* owned: where it stands, as it is reported */
+    char *label; /* owned: "GET /books/{id}" */
+    int line, column;
+};
+
+struct purge_list {
+    struct purge_wish *items; /* owned */
+    size_t count;
+};
+
 struct query_file {
     const char *shown; /* borrowed: its path as it is reported */
     const char *text;  /* borrowed */
@@ -36,8 +58,12 @@ struct query_file {
     int64_t request_timeout_us;
     struct complaints *complaints; /* borrowed */
     struct route *route;           /* borrowed: being filled */
+    struct purge_list *purges;     /* borrowed: grows by what @purges names */
     bool has_first_line;           /* method and path are known */
+    bool is_result_wrong;          /* @result was complained about: what answers are is not known */
     unsigned settings_seen;        /* one bit a row of the table of settings */
+    int cache_line, cache_column;  /* of @cache */
+    int fallback_line, fallback_column; /* of the JSON of @fallback */
 };
 
 /* A word of a setting's line: `text`, or text=value. */
@@ -61,18 +87,37 @@ bool words_split(const char *text, size_t size_bytes, int line, int column, stru
 void words_fini(struct words *words);
 
 /* A line "@name ...", from its @. */
-void setting_read(struct query_file *file, const char *text, size_t size_bytes, int line,
-                  int column);
+void setting_read(struct query_file *file, const struct line *line);
 
-/* What only the whole comment block can tell: the source, the path's parameters. */
+/* What only the whole comment block can tell: the source, the path's parameters, what @cache and
+ * @fallback mean together with the rest. */
 void settings_finish(struct query_file *file);
 
 void param_spec_read(struct query_file *file, const struct words *words);
+void cache_spec_read(struct query_file *file, const struct words *words);
+void cache_spec_finish(struct query_file *file);
+
+/* Settings that words_split() would spoil: `rest` is what follows the name, `column` that of the @.
+ */
+void fallback_read(struct query_file *file, int column, struct line rest);
+void fallback_finish(struct query_file *file);
+void purges_read(struct query_file *file, int column, struct line rest);
+
+/* After all files: ids for labels. */
+void purges_resolve(struct catalog *catalog, const struct purge_list *list,
+                    struct complaints *complaints);
+void purge_list_fini(struct purge_list *list);
+
 bool param_name_is_valid(const char *name, size_t size_bytes);
 
 /* The statement: `text` is the rest of the file. */
 void statement_read(struct query_file *file, const char *text, size_t size_bytes, int line,
                     int column);
+
+void line_trim(struct line *line);
+
+/* Up to the first blank; `line` goes on after it. */
+struct line line_take_word(struct line *line);
 
 /* False: no route at all (its method and path are not known). */
 bool query_file_read(struct query_file *file);

@@ -6,6 +6,7 @@
 #include "query/query_file_internal.h"
 
 typedef void setting_reader(struct query_file *file, const struct words *words);
+typedef void line_reader(struct query_file *file, int column, struct line rest);
 
 /* The one value of a setting, the word after its name; NULL: complained. */
 static const struct word *only_value(struct query_file *file, const struct words *words,
@@ -65,12 +66,14 @@ static void read_result(struct query_file *file, const struct words *words)
     const struct word *word = only_value(file, words, "many, one, value or exec");
     const char *names[RESULT_KIND_COUNT], *near;
 
+    file->is_result_wrong = true;
     if (word == NULL)
         return;
     for (unsigned i = 0; i < RESULT_KIND_COUNT; i++) {
         names[i] = result_kind_name((enum result_kind)i);
         if (strcmp(names[i], word->text) == 0) {
             file->route->result = (enum result_kind)i;
+            file->is_result_wrong = false;
             return;
         }
     }
@@ -203,25 +206,26 @@ static void read_from(struct query_file *file, const struct words *words)
 
 static const struct setting {
     const char *name;
-    setting_reader *read; /* NULL: known, not supported yet */
+    setting_reader *read;   /* NULL: see read_line */
+    line_reader *read_line; /* both NULL: known, not supported yet */
     bool may_repeat;
 } settings[] = {
-    {"param", param_spec_read, true},
-    {"from", read_from, false},
-    {"result", read_result, false},
-    {"status", read_status, false},
-    {"timeout", read_timeout, false},
-    {"limit", read_limit, false},
-    {"exclusive", read_exclusive, false},
-    {"max_rows", read_max_rows, false},
-    {"max_bytes", read_max_bytes, false},
-    {"idempotent", read_idempotent, false},
-    {"cache", NULL, true},
-    {"purges", NULL, true},
-    {"fallback", NULL, true},
-    {"auth", NULL, true},
-    {"rate", NULL, true},
-    {"part", NULL, true},
+    {"param", param_spec_read, NULL, true},
+    {"from", read_from, NULL, false},
+    {"result", read_result, NULL, false},
+    {"status", read_status, NULL, false},
+    {"timeout", read_timeout, NULL, false},
+    {"limit", read_limit, NULL, false},
+    {"exclusive", read_exclusive, NULL, false},
+    {"max_rows", read_max_rows, NULL, false},
+    {"max_bytes", read_max_bytes, NULL, false},
+    {"idempotent", read_idempotent, NULL, false},
+    {"cache", cache_spec_read, NULL, false},
+    {"purges", NULL, purges_read, true},
+    {"fallback", NULL, fallback_read, false},
+    {"auth", NULL, NULL, true},
+    {"rate", NULL, NULL, true},
+    {"part", NULL, NULL, true},
 };
 
 enum { SETTING_COUNT = sizeof settings / sizeof *settings };
@@ -250,34 +254,45 @@ static void complain_of_setting(struct query_file *file, const char *name, size_
     free(wrong);
 }
 
-void setting_read(struct query_file *file, const char *text, size_t size_bytes, int line,
-                  int column)
+/* A known setting's words, from its @. */
+static void read_words(struct query_file *file, const struct setting *setting,
+                       const struct line *line)
 {
-    size_t name_bytes = 1, row;
     struct words words;
     int quote_column;
 
-    while (name_bytes < size_bytes && strchr(" \t\r", text[name_bytes]) == NULL)
-        name_bytes++;
-    row = find_setting(text + 1, name_bytes - 1);
+    if (!words_split(line->text, line->size_bytes, line->number, line->column, &words,
+                     &quote_column)) {
+        query_file_complain(file, line->number, quote_column, "@%s: the quote is never closed",
+                            setting->name);
+        return;
+    }
+    setting->read(file, &words);
+    words_fini(&words);
+}
+
+void setting_read(struct query_file *file, const struct line *line)
+{
+    struct line rest = *line, name = line_take_word(&rest);
+    size_t row = find_setting(name.text + 1, name.size_bytes - 1);
+
     if (row == SETTING_COUNT) {
-        complain_of_setting(file, text + 1, name_bytes - 1, line, column);
+        complain_of_setting(file, name.text + 1, name.size_bytes - 1, line->number, line->column);
         return;
     }
-    if (settings[row].read == NULL) {
-        query_file_complain(file, line, column, "@%s is not supported yet", settings[row].name);
-        return;
-    }
-    if ((file->settings_seen & 1U << row) != 0 && !settings[row].may_repeat)
-        query_file_complain(file, line, column, "@%s is given twice", settings[row].name);
-    file->settings_seen |= 1U << row;
-    if (!words_split(text, size_bytes, line, column, &words, &quote_column)) {
-        query_file_complain(file, line, quote_column, "@%s: the quote is never closed",
+    if (settings[row].read == NULL && settings[row].read_line == NULL) {
+        query_file_complain(file, line->number, line->column, "@%s is not supported yet",
                             settings[row].name);
         return;
     }
-    settings[row].read(file, &words);
-    words_fini(&words);
+    if ((file->settings_seen & 1U << row) != 0 && !settings[row].may_repeat)
+        query_file_complain(file, line->number, line->column, "@%s is given twice",
+                            settings[row].name);
+    file->settings_seen |= 1U << row;
+    if (settings[row].read != NULL)
+        read_words(file, &settings[row], line);
+    else
+        settings[row].read_line(file, line->column, rest);
 }
 
 static void choose_source(struct query_file *file)
@@ -316,4 +331,6 @@ void settings_finish(struct query_file *file)
         if (route->segments[i].is_parameter && !has_param(route, route->segments[i].text))
             query_file_complain(file, route->first_line, route->first_column,
                                 "{%s} in the path has no @param", route->segments[i].text);
+    cache_spec_finish(file);
+    fallback_finish(file);
 }

@@ -64,7 +64,7 @@ static const struct weir_file wrong_files[] = {
     {"write.sql", "-- GET /write\nDELETE FROM items\n"},
     {"second.sql", "-- GET /second\nSELECT 1; SELECT 2\n"},
     {"commit.sql", "-- POST /commit\nCOMMIT\n"},
-    {"later.sql", "-- GET /later\n-- @cache max-age=5s\nSELECT 1 AS a\n"},
+    {"later.sql", "-- GET /later\n-- @rate 5/s\nSELECT 1 AS a\n"},
     {"first.sql", "-- FETCH /first\nSELECT 1 AS a\n"},
     {"from.sql", "-- GET /from\n-- @from nobody\nSELECT 1 AS a\n"},
     {NULL, NULL},

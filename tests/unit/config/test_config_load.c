@@ -133,6 +133,7 @@ static void test_the_shortest_config_has_the_documented_defaults(void **state)
     assert_int_equal(f->config->log.level, LOG_INFO);
     assert_int_equal(f->config->log.format, LOG_JSON);
     assert_int_equal(f->config->log.access, ACCESS_ALL);
+    assert_int_equal(f->config->cache.max_bytes, 64 << 20);
     assert_string_equal(f->config->api_folder, f->api);
 
     assert_int_equal(f->config->dependency_count, 1);
@@ -173,7 +174,7 @@ static void test_what_is_given_is_stored(void **state)
         " \"cors_origins\": [\"https://a.example\", \"http://b:3000\"], \"trusted_proxies\": []},\n"
         " \"admin\": {\"token_file\": \"token\"}, \"log\": {\"level\": \"warn\",\n"
         " \"format\": \"text\", \"access\": \"none\", \"parameters\": false},\n"
-        " \"cache\": {\"max_bytes\": \"64MiB\", \"shared\": null, \"file\": null},\n"
+        " \"cache\": {\"max_bytes\": \"64KiB\", \"shared\": null, \"file\": null},\n"
         " \"dependencies\": {\"z_db-2\": {\"kind\": \"postgres\", \"conninfo\": \"host=y\",\n"
         " \"password_file\": \"/run/secrets/pw\", \"access\": \"read\", \"connections\": 4,\n"
         " \"prepare\": true, \"max_lag\": null, \"production\": true, \"query_timeout\": \"5s\",\n"
@@ -194,6 +195,7 @@ static void test_what_is_given_is_stored(void **state)
     assert_int_equal(f->config->log.level, LOG_WARN);
     assert_int_equal(f->config->log.format, LOG_TEXT);
     assert_int_equal(f->config->log.access, ACCESS_NONE);
+    assert_int_equal(f->config->cache.max_bytes, 65536);
     assert_int_equal(f->config->dependency_count, 2);
     d = &f->config->dependencies[0];
     assert_string_equal(d->name, "z_db-2");
@@ -296,8 +298,14 @@ static const struct mistake mistakes[] = {
      "log.level: must be one of \"debug\", \"info\", \"warn\", \"error\""},
     {"{\"log\": {\"parameters\": true}, " WITH_DB "}", 1, 24,
      "log.parameters: anything but false is not supported yet"},
-    {"{\"cache\": {\"max_bytes\": \"1MiB\"}, " WITH_DB "}", 1, 25,
-     "cache.max_bytes: anything but 64MiB is not supported yet"},
+    {"{\"cache\": {\"file\": \"cache.bin\"}, " WITH_DB "}", 1, 20,
+     "cache.file: anything but null is not supported yet"},
+    {"{\"cache\": {\"max_bytes\": \"65535B\"}, " WITH_DB "}", 1, 25,
+     "cache.max_bytes: must be a size such as \"64KiB\" or \"1MiB\", from 64KiB to 1024GiB"},
+    {"{\"cache\": {\"max_bytes\": 0}, " WITH_DB "}", 1, 25,
+     "cache.max_bytes: must be a size such as \"64KiB\" or \"1MiB\", from 64KiB to 1024GiB"},
+    {"{\"cache\": {\"max_byte\": \"1MiB\"}, " WITH_DB "}", 1, 12,
+     "cache.max_byte: unknown key; did you mean \"max_bytes\"?"},
     {"{\"log\": {\"parameters\": 1}, " WITH_DB "}", 1, 24, "log.parameters: must be true or false"},
     {"{\"api\": \"nowhere\", " WITH_DB "}", 1, 9, NULL},
     {"{\"api\": \"\", " WITH_DB "}", 1, 9, "api: must be a string of 1 to 4096 characters"},

@@ -164,6 +164,80 @@ static void test_the_mistakes_of_all_files_are_told(void **state)
     assert_int_equal(f->catalog->route_count, 3);
 }
 
+#define BOOKS "-- GET /books\n-- @cache max-age=5s\nSELECT 1"
+#define BOOK  "-- GET /books/{id}\n-- @param id int4\n-- @cache max-age=0s\nSELECT :id"
+
+static void test_purges_become_the_ids_of_routes(void **state)
+{
+    struct fixture *f = *state;
+    const struct route *routes;
+
+    /* Read before what it names, and last in the order of labels. */
+    write_file(f, "a.sql",
+               "-- POST /books\n-- @purges GET /books/{id}\n-- @purges GET /books\n"
+               "INSERT INTO t DEFAULT VALUES");
+    write_file(f, "b.sql", BOOKS);
+    write_file(f, "c.sql", BOOK);
+    write_file(f, "d.sql", "-- DELETE /books\n-- @purges GET /books\nDELETE FROM t");
+    write_file(f, "e.sql", "-- PUT /books\nDELETE FROM t");
+    read_all(f);
+    assert_int_equal(f->complaints.count, 0);
+    routes = f->catalog->routes;
+    assert_string_equal(routes[0].label, "DELETE /books");
+    assert_int_equal(routes[0].purge_count, 1);
+    assert_string_equal(routes[routes[0].purges[0]].label, "GET /books");
+    assert_string_equal(routes[3].label, "POST /books");
+    assert_int_equal(routes[3].purge_count, 2);
+    assert_string_equal(routes[routes[3].purges[0]].label, "GET /books/{id}");
+    assert_string_equal(routes[routes[3].purges[1]].label, "GET /books");
+    assert_string_equal(routes[4].label, "PUT /books");
+    assert_int_equal(routes[4].purge_count, 0);
+    assert_null(routes[4].purges);
+}
+
+#define PURGES(label) "-- POST /a\n--  @purges " label "\nINSERT INTO t DEFAULT VALUES"
+
+static void test_wrong_purges_are_told_at_their_place(void **state)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {PURGES("GET /boks"), "@purges: there is no route GET /boks; did you mean GET /books"},
+        {PURGES("GET /books/{key}"),
+         "@purges: there is no route GET /books/{key}; did you mean GET /books/{id}"},
+        {PURGES("GET /entirely/elsewhere"), "@purges: there is no route GET /entirely/elsewhere"},
+        {PURGES("GET /plain"), "@purges: GET /plain has no @cache, so nothing of it is stored"},
+    };
+    struct fixture *f = *state;
+
+    write_file(f, "b.sql", BOOKS);
+    write_file(f, "c.sql", BOOK);
+    write_file(f, "d.sql", "-- GET /plain\nSELECT 1");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_file(f, "a.sql", cases[i].text);
+        read_all(f);
+        assert_string_equal(only_complaint(f)->text, cases[i].says);
+        assert_string_equal(only_complaint(f)->file, "api/a.sql");
+        assert_int_equal(only_complaint(f)->line, 2);
+        assert_int_equal(only_complaint(f)->column, 13);
+        catalog_destroy(f->catalog);
+        f->catalog = NULL;
+        complaints_fini(&f->complaints);
+        complaints_init(&f->complaints);
+    }
+}
+
+static void test_a_purge_is_judged_even_if_its_own_file_is_no_route(void **state)
+{
+    struct fixture *f = *state;
+
+    write_file(f, "a.sql", "-- PSOT /a\n-- @purges GET /books\nSELECT 1");
+    write_file(f, "b.sql", BOOKS);
+    read_all(f);
+    assert_int_equal(only_complaint(f)->line, 1);
+    assert_int_equal(f->catalog->route_count, 1);
+}
+
 static void test_a_folder_that_is_not_there_is_told(void **state)
 {
     struct fixture *f = *state;
@@ -233,6 +307,9 @@ int main(void)
         WITH_FOLDER(test_spelling_does_not_make_another_path),
         WITH_FOLDER(test_other_methods_and_literal_segments_are_other_routes),
         WITH_FOLDER(test_the_mistakes_of_all_files_are_told),
+        WITH_FOLDER(test_purges_become_the_ids_of_routes),
+        WITH_FOLDER(test_wrong_purges_are_told_at_their_place),
+        WITH_FOLDER(test_a_purge_is_judged_even_if_its_own_file_is_no_route),
         WITH_FOLDER(test_a_folder_that_is_not_there_is_told),
         WITH_FOLDER(test_an_empty_folder_is_a_warning),
         WITH_FOLDER(test_links_are_followed_but_not_for_ever),

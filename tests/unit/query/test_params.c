@@ -638,6 +638,149 @@ static void test_values_come_from_all_places_in_the_order_of_use(void **state)
     route_fini(&route);
 }
 
+/* Copies, so that a byte read past the end is seen. */
+static void bind_object_bytes(struct binding *b, const struct route *route, const char *data,
+                              size_t size_bytes)
+{
+    char *copy = malloc(size_bytes > 0 ? size_bytes : 1);
+    struct raw_text object = {copy, size_bytes};
+
+    assert_non_null(copy);
+    memcpy(copy, data, size_bytes);
+    memset(b, 0, sizeof *b);
+    b->is_bound = params_bind_object(route, object, &b->params, &b->reason, &b->err);
+    if (!b->is_bound)
+        assert_true(b->params.count == 0 && b->params.memory == NULL);
+    free(copy);
+}
+
+static void bind_object_text(struct binding *b, const struct route *route, const char *object)
+{
+    bind_object_bytes(b, route, object, strlen(object));
+}
+
+static void expect_same(const struct binding *a, const struct binding *b, const char *object)
+{
+    if (!a->is_bound || !b->is_bound)
+        fail_msg("%s: %s%s", object, a->err.text, b->err.text);
+    assert_int_equal(a->params.count, b->params.count);
+    for (size_t i = 0; i < a->params.count; i++) {
+        const char *x = a->params.values[i], *y = b->params.values[i];
+
+        if (x == NULL ? y != NULL : y == NULL || strcmp(x, y) != 0)
+            fail_msg("%s: $%zu is %s, not %s", object, i + 1, x != NULL ? x : "NULL",
+                     y != NULL ? y : "NULL");
+    }
+}
+
+#define EVERY_PLACE                                                                                \
+    "id int4 min=1\nq text optional\nn int4 default=7\ntags text[] optional\n"                     \
+    "j jsonb optional\nat timestamptz optional\nx_tenant text in=header optional"
+
+/* A literal with its size. */
+#define RAW(text)                                                                                  \
+    {                                                                                              \
+        (text), sizeof(text) - 1                                                                   \
+    }
+
+static void test_an_object_names_parameters_of_every_place(void **state)
+{
+    static const struct {
+        const char *object;
+        struct raw_text id, query;
+        const char *tenant;
+    } cases[] = {
+        {"{\"id\": 42}", RAW("42"), RAW(""), NULL},
+        {" { \"id\" : \"42\", \"q\": null } ", RAW("42"), RAW(""), NULL},
+        {"{\"id\":1,\"q\":\"a b&\\u00e9\"}", RAW("1"), RAW("q=a+b%26%C3%A9"), NULL},
+        {"{\"q\":\"\",\"id\":1,\"n\":8}", RAW("1"), RAW("n=8&q="), NULL},
+        {"{\"id\":1,\"tags\":[\"a\",\"b\\\"c\"]}", RAW("1"), RAW("tags=a&tags=b%22c"), NULL},
+        {"{\"id\":1,\"j\":{\"k\": [1.50]}}", RAW("1"), RAW("j=%7B%22k%22:+[1.50]%7D"), NULL},
+        {"{\"id\":1,\"at\":\"2026-01-01T00:00:00+02:00\"}", RAW("1"),
+         RAW("at=2026-01-01T00:00:00%2B02:00"), NULL},
+        {"{\"x_tenant\":\"t 1\",\"id\":1}", RAW("1"), RAW(""), "t 1"},
+    };
+    struct route route;
+
+    (void)state;
+    make_route(&route, "GET /a/{id}", EVERY_PLACE);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const char *headers[] = {cases[i].tenant != NULL ? "x-tenant" : NULL, cases[i].tenant,
+                                 NULL};
+        struct raw_text segments[] = {RAW("a"), cases[i].id};
+        struct binding object, request;
+
+        bind_object_text(&object, &route, cases[i].object);
+        bind(&request, &route,
+             (struct raw_inputs){.segments = segments,
+                                 .query = cases[i].query,
+                                 .header = look_up_header,
+                                 .header_ctx = headers});
+        expect_same(&object, &request, cases[i].object);
+        bound_params_fini(&object.params);
+        bound_params_fini(&request.params);
+    }
+    route_fini(&route);
+}
+
+static void test_an_object_may_leave_out_what_a_request_may(void **state)
+{
+    struct route route;
+    struct binding b;
+
+    (void)state;
+    make_route(&route, "GET /a", "q text optional\nn int4 default=7");
+    for (int is_there = 0; is_there < 2; is_there++) {
+        memset(&b, 0, sizeof b);
+        b.is_bound =
+            params_bind_object(&route, is_there ? (struct raw_text){"{}", 2} : (struct raw_text){0},
+                               &b.params, &b.reason, &b.err);
+        assert_true(b.is_bound);
+        assert_int_equal(b.params.count, 2);
+        assert_null(b.params.values[0]);
+        assert_string_equal(b.params.values[1], "7");
+        bound_params_fini(&b.params);
+    }
+    route_fini(&route);
+}
+
+static void test_wrong_objects_are_refused(void **state)
+{
+    static const struct {
+        const char *object;
+        enum reason reason;
+        const char *word;
+    } cases[] = {
+        {"", REASON_BAD_BODY, "the text of the parameters is not JSON"},
+        {"{\"id\":1", REASON_BAD_BODY, "is not JSON"},
+        {"{} {}", REASON_BAD_BODY, "nothing may follow"},
+        {"[]", REASON_BAD_BODY, "must be a JSON object"},
+        {"null", REASON_BAD_BODY, "must be a JSON object"},
+        {"{}", REASON_BAD_PARAMETER, "parameter \"id\": missing"},
+        {"{\"id\":null}", REASON_BAD_PARAMETER, "parameter \"id\": missing"},
+        {"{\"id\":0}", REASON_BAD_PARAMETER, "parameter \"id\": less than 1"},
+        {"{\"id\":1.5}", REASON_BAD_PARAMETER, "parameter \"id\": not an integer"},
+        {"{\"id\":true}", REASON_BAD_PARAMETER, "a JSON boolean does not fit"},
+        {"{\"id\":1,\"id\":1}", REASON_BAD_PARAMETER, "given more than once"},
+        {"{\"id\":1,\"ID\":1}", REASON_BAD_PARAMETER, "unknown parameter \"ID\""},
+        {"{\"id\":1,\"x-tenant\":\"\"}", REASON_BAD_PARAMETER, "unknown parameter"},
+        {"{\"id\":1,\"tags\":\"a\"}", REASON_BAD_PARAMETER, "not a JSON array"},
+        {"{\"id\":1,\"q\":\"\\u0000\"}", REASON_BAD_PARAMETER, "NUL"},
+        {"{\"id\":1,\"q\":\"\xff\"}", REASON_BAD_PARAMETER, "UTF-8"},
+    };
+    struct route route;
+
+    (void)state;
+    make_route(&route, "GET /a/{id}", EVERY_PLACE);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct binding b;
+
+        bind_object_text(&b, &route, cases[i].object);
+        expect_refused(&b, cases[i].object, cases[i].reason, cases[i].word);
+    }
+    route_fini(&route);
+}
+
 static void test_a_large_body_leaves_no_slack(void **state)
 {
     enum { SIZE = 1 << 20 };
@@ -686,6 +829,9 @@ static void test_arrays_of_nothing_but_escapes_fit(void **state)
                 bind_body_text(&b, &route, body);
                 assert_true(b.is_bound);
                 bound_params_fini(&b.params);
+                bind_object_text(&b, &route, body);
+                assert_true(b.is_bound);
+                bound_params_fini(&b.params);
             }
         }
     }
@@ -719,7 +865,10 @@ static void test_random_inputs_are_bound_or_refused(void **state)
             append(text, sizeof text, "{\"t\":[");
         for (int i = rand_r(&seed) % 14; i > 0; i--)
             append(text, sizeof text, pieces[(size_t)rand_r(&seed) % COUNT_OF(pieces)]);
-        bind_bytes(&b, is_body ? &post : &get, is_body, text, strlen(text));
+        if (is_body && rand_r(&seed) % 4 == 0)
+            bind_object_text(&b, &get, text);
+        else
+            bind_bytes(&b, is_body ? &post : &get, is_body, text, strlen(text));
         if (!b.is_bound)
             assert_true(b.err.text[0] != '\0' && b.reason != REASON_NONE);
         bound_params_fini(&b.params);
@@ -744,6 +893,9 @@ int main(void)
         cmocka_unit_test(test_a_write_without_body_parameters_needs_no_body),
         cmocka_unit_test(test_the_body_of_a_get_is_not_looked_at),
         cmocka_unit_test(test_values_come_from_all_places_in_the_order_of_use),
+        cmocka_unit_test(test_an_object_names_parameters_of_every_place),
+        cmocka_unit_test(test_an_object_may_leave_out_what_a_request_may),
+        cmocka_unit_test(test_wrong_objects_are_refused),
         cmocka_unit_test(test_a_large_body_leaves_no_slack),
         cmocka_unit_test(test_arrays_of_nothing_but_escapes_fit),
         cmocka_unit_test(test_random_inputs_are_bound_or_refused),

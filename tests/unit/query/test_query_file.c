@@ -13,6 +13,7 @@ static const struct catalog_source sources[] = {{"replica", true}, {"primary", f
 struct reading {
     struct route route;
     struct complaints complaints;
+    struct purge_list purges;
     bool is_route;
 };
 
@@ -26,7 +27,8 @@ static void read_with(struct reading *r, const char *text, size_t size_bytes,
                               .source_count = count,
                               .request_timeout_us = 5000000,
                               .complaints = &r->complaints,
-                              .route = &r->route};
+                              .route = &r->route,
+                              .purges = &r->purges};
 
     memset(r, 0, sizeof *r);
     complaints_init(&r->complaints);
@@ -41,6 +43,7 @@ static void read_text(struct reading *r, const char *text)
 static void forget(struct reading *r)
 {
     route_fini(&r->route);
+    purge_list_fini(&r->purges);
     complaints_fini(&r->complaints);
 }
 
@@ -90,6 +93,22 @@ static void expect_complaints(const struct wrong_file *files, size_t count)
             print_all(&r);
             fail_msg("no %d:%d ... %s about:\n%s", files[i].line, files[i].column, files[i].word,
                      files[i].text);
+        }
+        forget(&r);
+    }
+}
+
+/* The mistake is told, and nothing else is. */
+static void expect_only_complaints(const struct wrong_file *files, size_t count)
+{
+    expect_complaints(files, count);
+    for (size_t i = 0; i < count; i++) {
+        struct reading r;
+
+        read_text(&r, files[i].text);
+        if (r.complaints.count != 1) {
+            print_all(&r);
+            fail_msg("%zu complaints about:\n%s", r.complaints.count, files[i].text);
         }
         forget(&r);
     }
@@ -404,11 +423,6 @@ static void test_wrong_settings_are_told(void **state)
         {"-- GET /a\n-- @from replica, primary\nSELECT 1", 2, 10, "not supported yet"},
         {"-- GET /a\n-- @from replica | primary\nSELECT 1", 2, 18, "not supported yet"},
         {"-- POST /a\n-- @from replica\nINSERT INTO t DEFAULT VALUES", 2, 10, "access: read"},
-        {"-- GET /a\n-- @cache max-age=5s\nSELECT 1", 2, 4, "@cache is not supported yet"},
-        {"-- POST /a\n-- @cache max-age=5s\nDELETE FROM t", 2, 4, "cache"},
-        {"-- GET /a\n-- @fallback {nope\nSELECT 1", 2, 4, "@fallback is not supported yet"},
-        {"-- GET /a\n-- @fallback {\"a\": \"b}\nSELECT 1", 2, 4, "@fallback"},
-        {"-- POST /a\n-- @purges GET /b\nSELECT 1", 2, 4, "@purges is not supported yet"},
         {"-- GET /a\n-- @auth public\nSELECT 1", 2, 4, "@auth is not supported yet"},
         {"-- GET /a\n-- @rate 5/s\nSELECT 1", 2, 4, "@rate is not supported yet"},
         {"-- GET /a\n-- @part x\nSELECT 1", 2, 4, "@part is not supported yet"},
@@ -416,6 +430,233 @@ static void test_wrong_settings_are_told(void **state)
 
     (void)state;
     expect_complaints(files, COUNT_OF(files));
+}
+
+static void test_cache_says_how_long_answers_are_good(void **state)
+{
+    struct reading r;
+
+    (void)state;
+    read_good(&r,
+              "-- GET /a\n"
+              "-- @cache stale-if-error=10m max-age=1.5s private stale-while-revalidate=\"0s\"\n"
+              "SELECT 1");
+    assert_true(r.route.is_cached);
+    assert_int_equal(r.route.cache.max_age_us, 1500000);
+    assert_int_equal(r.route.cache.stale_while_revalidate_us, 0);
+    assert_int_equal(r.route.cache.stale_if_error_us, INT64_C(600000000));
+    assert_true(r.route.cache.is_private);
+    assert_string_equal(r.route.vary, "Accept");
+    forget(&r);
+
+    read_good(&r, "-- GET /a\n-- @status 200\n-- @cache max-age=0s\nSELECT 1");
+    assert_true(r.route.is_cached);
+    assert_int_equal(r.route.cache.max_age_us, 0);
+    assert_int_equal(r.route.cache.stale_if_error_us, 0);
+    assert_false(r.route.cache.is_private);
+    forget(&r);
+
+    read_good(&r, "-- GET /a\n-- @param x text in=header\nSELECT :x");
+    assert_false(r.route.is_cached);
+    assert_null(r.route.vary);
+    forget(&r);
+}
+
+static void test_answers_of_a_cached_route_vary_by_its_headers(void **state)
+{
+    struct reading r;
+
+    (void)state;
+    read_good(&r, "-- GET /a\n"
+                  "-- @cache max-age=5s\n"
+                  "-- @param x_tenant_id text in=header\n"
+                  "-- @param q text optional\n"
+                  "-- @param accept text in=header optional\n"
+                  "-- @param lang text in=header optional\n"
+                  "SELECT :x_tenant_id, :q, :accept, :lang");
+    assert_string_equal(r.route.vary, "Accept, x_tenant_id, x-tenant-id, lang");
+    forget(&r);
+}
+
+#define WITH_CACHE(words) "-- GET /a\n-- @cache" words "\nSELECT 1"
+
+static void test_wrong_caches_are_told(void **state)
+{
+    static const struct wrong_file files[] = {
+        {WITH_CACHE(""), 2, 10, "@cache needs max-age"},
+        {WITH_CACHE(" private"), 2, 18, "@cache needs max-age"},
+        {WITH_CACHE(" stale-if-error=5s"), 2, 28, "@cache needs max-age"},
+        {WITH_CACHE(" max-age"), 2, 11, "@cache: max-age needs a duration"},
+        {WITH_CACHE(" max-age="), 2, 19, "@cache: max-age must be a duration"},
+        {WITH_CACHE(" max-age=5"), 2, 19, "max-age must be a duration"},
+        {WITH_CACHE(" max-age=-5s"), 2, 19, "max-age must be a duration"},
+        {WITH_CACHE(" max-age=8761h"), 2, 19, "max-age must be a duration"},
+        {WITH_CACHE(" max-age=\"5s"), 2, 19, "@cache: the quote is never closed"},
+        {WITH_CACHE(" max-age=5s mx-age=5s"), 2, 22, "no 'mx-age'; did you mean max-age"},
+        {WITH_CACHE(" max-age=5s stale-on-error=5s"), 2, 22, "did you mean stale-if-error"},
+        {WITH_CACHE(" max-age=5s zzzzzzzzzzzzz"), 2, 22, "@cache: there is no 'zzzzzzzzzzzzz'"},
+        {WITH_CACHE(" max-age=5s max-age=6s"), 2, 22, "@cache: max-age is given twice"},
+        {WITH_CACHE(" max-age=5s stale-if-error"), 2, 22, "stale-if-error needs a duration"},
+        {WITH_CACHE(" max-age=5s stale-while-revalidate=soon"), 2, 45,
+         "stale-while-revalidate must be a duration"},
+        {WITH_CACHE(" max-age=5s private=yes"), 2, 22, "private takes no value"},
+        {WITH_CACHE(" max-age=5s private private"), 2, 30, "private is given twice"},
+        {WITH_CACHE(" max-age=5s until=notify:books"), 2, 22, "until= is not supported yet"},
+        {WITH_CACHE(" max-age=5s\n-- @cache max-age=5s"), 3, 4, "@cache is given twice"},
+        {WITH_CACHE(" max-age=5s\n-- @status 201"), 2, 4, "only 200s are stored"},
+        {"-- GET /a\n-- @status 204\n-- @cache max-age=5s\nSELECT 1", 3, 4,
+         "@cache: only 200s are stored, and @status says 204"},
+        {"-- POST /a\n-- @cache max-age=5s\n-- @result exec\nDELETE FROM t", 2, 4,
+         "@cache is for GET: the answer to a POST is not stored"},
+        /* Which method is right is not known. */
+        {"-- FETCH /a\n-- @cache max-age=5s\nSELECT 1", 1, 4, "METHOD /path"},
+    };
+
+    (void)state;
+    expect_only_complaints(files, COUNT_OF(files));
+}
+
+struct good_fallback {
+    const char *result, *text;
+};
+
+static void test_fallbacks_are_kept_as_they_are_written(void **state)
+{
+    static const struct good_fallback cases[] = {
+        {"many", "[]"},
+        {"many", "[{}, {\"n\":  12345678901234567890123.10, \"it's\": [\"a \\\" b\", \"'\"] }]"},
+        {"many", "[ {\"a\": {\"a\": 1}, \"b\": [{\"a\": 1}, {\"a\": 1}]} ]"},
+        {"one", "{}"},
+        {"one", "{\"id\": null, \"\\u00e9\": \"\xc3\xa9\"}"},
+        {"value", "null"},
+        {"value", "1e999"},
+        {"value", "\"-- text\""},
+        {"value", "[1, \"a\"]"},
+        {"exec", "{\"rows\": 0}"},
+        {"exec", "{ \"rows\" :12345678901234567890 }"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct reading r;
+        char text[256];
+
+        (void)snprintf(text, sizeof text,
+                       "-- GET /a\n--  @fallback \t %s \t\r\n-- @result %s\nSELECT 1",
+                       cases[i].text, cases[i].result);
+        read_good(&r, text);
+        assert_string_equal(r.route.fallback, cases[i].text);
+        assert_int_equal(r.route.fallback_bytes, strlen(cases[i].text));
+        forget(&r);
+    }
+}
+
+#define WITH_FALLBACK(text) "-- GET /a\n-- @fallback" text "\nSELECT 1"
+#define RESULT(kind)        "\n-- @result " kind
+
+static void test_wrong_fallbacks_are_told(void **state)
+{
+    static const struct wrong_file files[] = {
+        {WITH_FALLBACK(""), 2, 13, "@fallback needs a JSON value"},
+        {WITH_FALLBACK("   "), 2, 13, "@fallback needs a JSON value"},
+        {WITH_FALLBACK(" {nope"), 2, 15, "@fallback is no valid JSON: a name"},
+        {WITH_FALLBACK("   {nope"), 2, 17, "@fallback is no valid JSON: a name"},
+        {WITH_FALLBACK(" {\"a\": \"b}"), 2, 23, "a string is never closed"},
+        {WITH_FALLBACK(" [{}, {}"), 2, 21, "a comma or ]"},
+        {WITH_FALLBACK(" [] x"), 2, 17, "nothing may follow"},
+        {WITH_FALLBACK(" [01]"), 2, 16, "does not start with 0"},
+        {WITH_FALLBACK(" '[]'"), 2, 14, "a value was expected"},
+        {WITH_FALLBACK(" nope"), 2, 14, "a value was expected"},
+        {WITH_FALLBACK(" [\"\\ud800\"]"), 2, 14, "surrogate"},
+        {WITH_FALLBACK(" [{\"a\": 1, \"b\": 2, \"\\u0061\": 3}]"), 2, 32, "this name twice"},
+        {WITH_FALLBACK(" {\"a\": {\"b\": 1, \"b\": 1}}" RESULT("one")), 2, 29, "this name twice"},
+        {WITH_FALLBACK(" []\n-- @fallback []"), 3, 4, "@fallback is given twice"},
+        {WITH_FALLBACK(" {}"), 2, 14, "@fallback must be an array of objects, as @result many"},
+        {WITH_FALLBACK(" null" RESULT("many")), 2, 14, "an array of objects"},
+        {WITH_FALLBACK(" [{}, 1]"), 2, 19, "an array of objects"},
+        {WITH_FALLBACK(" []" RESULT("one")), 2, 14, "@fallback must be an object, as @result one"},
+        {WITH_FALLBACK(" null" RESULT("one")), 2, 14, "an object"},
+        {WITH_FALLBACK(" {\"rows\": -1}" RESULT("exec")), 2, 14, "must be {\"rows\": N}"},
+        {WITH_FALLBACK(" {\"rows\": 1.0}" RESULT("exec")), 2, 14, "must be {\"rows\": N}"},
+        {WITH_FALLBACK(" {\"rows\": \"1\"}" RESULT("exec")), 2, 14, "must be {\"rows\": N}"},
+        {WITH_FALLBACK(" {\"row\": 1}" RESULT("exec")), 2, 14, "must be {\"rows\": N}"},
+        {WITH_FALLBACK(" {\"rows\": 1, \"a\": 1}" RESULT("exec")), 2, 14, "{\"rows\": N}"},
+        {WITH_FALLBACK(" {}" RESULT("exec")), 2, 14, "must be {\"rows\": N}"},
+        {WITH_FALLBACK(" 1" RESULT("exec")), 2, 14, "must be {\"rows\": N}"},
+        {"-- GET /a\n-- @result one\n-- @fallback 1\nSELECT 1", 3, 14, "must be an object"},
+        {"-- DELETE /a\n-- @fallback []\nDELETE FROM t", 2, 4,
+         "@fallback is for GET: who sends a DELETE must know that it failed"},
+        /* What @result makes of it is not known. */
+        {WITH_FALLBACK(" {}" RESULT("some")), 3, 12, "@result"},
+        {"-- FETCH /a\n-- @fallback []\nSELECT 1", 1, 4, "METHOD /path"},
+    };
+
+    (void)state;
+    expect_only_complaints(files, COUNT_OF(files));
+}
+
+/* Names are compared in an order, not each with each. */
+static void test_many_names_in_a_fallback_are_no_long_work(void **state)
+{
+    enum { NAME_COUNT = 60000, ROOM = NAME_COUNT * 12 + 64 };
+    char *text = malloc(ROOM);
+    size_t used;
+    struct reading r;
+
+    (void)state;
+    assert_non_null(text);
+    used = (size_t)snprintf(text, ROOM, "-- GET /a\n-- @result one\n-- @fallback {\"x\":1");
+    for (int i = 0; i < NAME_COUNT; i++)
+        used += (size_t)snprintf(text + used, ROOM - used, ",\"%d\":1", i);
+    (void)snprintf(text + used, ROOM - used, "}\nSELECT 1");
+    read_good(&r, text);
+    assert_non_null(r.route.fallback);
+    forget(&r);
+    free(text);
+}
+
+static void test_purges_are_wishes_until_all_files_are_read(void **state)
+{
+    struct reading r;
+
+    (void)state;
+    read_good(&r, "-- POST /a\n"
+                  "-- @purges GET   /books/{id}\n"
+                  "--   @purges GET /b='c'\n"
+                  "INSERT INTO t DEFAULT VALUES");
+    assert_int_equal(r.purges.count, 2);
+    assert_string_equal(r.purges.items[0].file, "api/a.sql");
+    assert_string_equal(r.purges.items[0].label, "GET /books/{id}");
+    assert_int_equal(r.purges.items[0].line, 2);
+    assert_int_equal(r.purges.items[0].column, 12);
+    assert_string_equal(r.purges.items[1].label, "GET /b='c'");
+    assert_int_equal(r.purges.items[1].line, 3);
+    assert_int_equal(r.purges.items[1].column, 14);
+    assert_int_equal(r.route.purge_count, 0);
+    forget(&r);
+}
+
+#define WITH_PURGES(words) "-- POST /a\n-- @purges" words "\nINSERT INTO t DEFAULT VALUES"
+
+static void test_wrong_purges_are_told(void **state)
+{
+    static const struct wrong_file files[] = {
+        {WITH_PURGES(""), 2, 11, "@purges needs GET /path"},
+        {WITH_PURGES(" /b"), 2, 12, "@purges takes GET /path"},
+        {WITH_PURGES(" POST /b"), 2, 12, "not 'POST'"},
+        {WITH_PURGES(" get /b"), 2, 12, "not 'get'"},
+        {WITH_PURGES(" GETS /b"), 2, 12, "not 'GETS'"},
+        {WITH_PURGES(" GET"), 2, 15, "@purges GET needs a path"},
+        {WITH_PURGES(" GET b"), 2, 16, "a path starts with /"},
+        {WITH_PURGES(" GET /b c"), 2, 19, "@purges: nothing may follow the path"},
+        {WITH_PURGES(" GET /b\n-- @purges GET /c\n-- @purges GET  /b"), 4, 12,
+         "@purges names GET /b twice"},
+        {"-- GET /a\n-- @purges GET /b\nSELECT 1", 2, 4, "@purges is for writes"},
+        {"-- FETCH /a\n-- @purges GET /b\nSELECT 1", 1, 4, "METHOD /path"},
+    };
+
+    (void)state;
+    expect_only_complaints(files, COUNT_OF(files));
 }
 
 #define WITH_PARAM(spec) "-- GET /a\n-- @param " spec "\nSELECT :x"
@@ -645,12 +886,12 @@ static void append(char *text, size_t room, const char *piece)
 static void test_random_files_are_read_or_refused(void **state)
 {
     static const char *const pieces[] = {
-        "-- ",     "\n",          "GET ",     "POST ",    "/a",        "/{x}",   "@param ",
-        "x ",      "int4 ",       "text[] ",  "@result ", "one",       "@from ", "primary",
-        "=",       "min=",        "default=", "enum=a,",  "pattern=(", "\"",     "'",
-        "SELECT ", ":x",          "$1",       ";",        "[",         "]",      "(",
-        ")",       "WITH x AS (", "DELETE ",  "\xc3\xa9", "%41",       " ",      "in=body",
-        "@cache",  "optional "};
+        "-- ",     "\n",          "GET ",       "POST ",    "/a",        "/{x}",     "@param ",
+        "x ",      "int4 ",       "text[] ",    "@result ", "one",       "@from ",   "primary",
+        "=",       "min=",        "default=",   "enum=a,",  "pattern=(", "\"",       "'",
+        "SELECT ", ":x",          "$1",         ";",        "[",         "]",        "(",
+        ")",       "WITH x AS (", "DELETE ",    "\xc3\xa9", "%41",       " ",        "in=body",
+        "@cache",  "optional ",   "@fallback ", "{\"a\":",  "1}",        "@purges ", "max-age=5s "};
     unsigned seed = 42;
     size_t route_count = 0;
 
@@ -692,6 +933,14 @@ int main(void)
         cmocka_unit_test(test_wrong_first_lines_are_told),
         cmocka_unit_test(test_literal_segments_are_decoded),
         cmocka_unit_test(test_wrong_settings_are_told),
+        cmocka_unit_test(test_cache_says_how_long_answers_are_good),
+        cmocka_unit_test(test_answers_of_a_cached_route_vary_by_its_headers),
+        cmocka_unit_test(test_wrong_caches_are_told),
+        cmocka_unit_test(test_fallbacks_are_kept_as_they_are_written),
+        cmocka_unit_test(test_wrong_fallbacks_are_told),
+        cmocka_unit_test(test_many_names_in_a_fallback_are_no_long_work),
+        cmocka_unit_test(test_purges_are_wishes_until_all_files_are_read),
+        cmocka_unit_test(test_wrong_purges_are_told),
         cmocka_unit_test(test_wrong_parameters_are_told),
         cmocka_unit_test(test_what_may_be_left_out_may_be_unused),
         cmocka_unit_test(test_types_that_are_not_built_in_are_a_warning),

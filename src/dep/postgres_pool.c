@@ -19,7 +19,7 @@ bool pool_has_connection(const struct postgres *p)
 }
 
 /* The idle session used last (its memory is warm, and those not needed age until they retire); one
- * of the right kind before one that must be switched. */
+ * of the right kind before one that must be switched. Idle ones head the list. */
 static struct postgres_session *find_idle(struct postgres *p, bool is_write)
 {
     struct postgres_session *other = NULL;
@@ -28,7 +28,7 @@ static struct postgres_session *find_idle(struct postgres *p, bool is_write)
         struct postgres_session *s = LIST_ITEM(i, struct postgres_session, link);
 
         if (s->state != SESSION_IDLE)
-            continue;
+            break;
         if (s->is_read_write == is_write)
             return s;
         if (other == NULL)
@@ -46,7 +46,7 @@ static struct postgres_session *lend(struct postgres *p, bool is_write)
         return NULL;
     if (session_is_fresh(s)) {
         list_remove(&s->link);
-        list_push_front(&p->sessions, &s->link);
+        list_push_back(&p->sessions, &s->link);
         return s;
     }
     session_close(s); /* serves what waits with another */

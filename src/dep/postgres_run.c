@@ -246,6 +246,8 @@ static void become_idle(struct postgres_session *s)
     s->route = NULL;
     s->idle_since = clock_now();
     session_move(s, SESSION_IDLE);
+    list_remove(&s->link);
+    list_push_front(&p->sessions, &s->link); /* see find_idle() */
     s->holds_permit = false;
     if (p->is_closed || instant_reached(s->idle_since, s->retire_at))
         session_close(s);

@@ -379,6 +379,6 @@ void connect_set_up_done(struct postgres_session *s)
     s->opened_at = s->idle_since = now;
     /* Sessions that opened together must not retire together. */
     s->retire_at = instant_after(now, rand_jitter_us(&p->rand, p->config->max_lifetime_us, 10));
-    session_move(s, SESSION_IDLE);
+    pool_rest(s);
     pool_serve(p);
 }

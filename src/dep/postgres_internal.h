@@ -291,6 +291,7 @@ void postgres_log_connect_failure(struct postgres *p, const struct failure *fail
 void postgres_note_reached(struct postgres *p);
 
 /* postgres_pool.c */
+void pool_rest(struct postgres_session *s); /* it becomes idle, and is the next to be lent */
 void pool_serve(struct postgres *p); /* waiting calls meet idle sessions; opens what is missing */
 void pool_sweep(struct postgres *p, struct instant now); /* retires old and idle sessions */
 void pool_close_all(struct postgres *p);

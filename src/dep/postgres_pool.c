@@ -53,6 +53,13 @@ static struct postgres_session *lend(struct postgres *p, bool is_write)
     return NULL;
 }
 
+void pool_rest(struct postgres_session *s)
+{
+    session_move(s, SESSION_IDLE);
+    list_remove(&s->link);
+    list_push_front(&s->owner->sessions, &s->link);
+}
+
 static uint32_t waiting_count(const struct postgres *p)
 {
     uint32_t count = 0;

@@ -245,9 +245,7 @@ static void become_idle(struct postgres_session *s)
     s->goal = GOAL_NONE;
     s->route = NULL;
     s->idle_since = clock_now();
-    session_move(s, SESSION_IDLE);
-    list_remove(&s->link);
-    list_push_front(&p->sessions, &s->link); /* see find_idle() */
+    pool_rest(s);
     s->holds_permit = false;
     if (p->is_closed || instant_reached(s->idle_since, s->retire_at))
         session_close(s);

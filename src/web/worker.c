@@ -469,12 +469,12 @@ bool worker_is_quiet(const struct worker *worker)
 
 void worker_free(struct worker *worker)
 {
-    struct inbox_item *item, *next;
+    struct inbox_item *item, *after;
 
     if (worker == NULL || worker->is_abandoned)
         return;
-    for (item = inbox_drain(&worker->landed); item != NULL; item = next) {
-        next = item->next;
+    for (item = inbox_drain(&worker->landed); item != NULL; item = after) {
+        after = item->next;
         flight_discard(item);
     }
     wakeup_fini(&worker->wakeup);

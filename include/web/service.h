@@ -12,6 +12,7 @@
 
 #include "observe/metrics.h"
 
+struct cache;
 struct config;
 struct dependency;
 struct router;
@@ -26,6 +27,7 @@ struct saturation {
 struct service {
     const struct config *config;
     const struct router *router;
+    struct cache *cache;                    /* locks itself */
     struct dependency *const *dependencies; /* config->dependency_count */
     struct metrics *metrics;      /* threads[0..workers-1] are the workers, then the acceptor, then
                                    * admin,      then one a dependency */

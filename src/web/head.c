@@ -12,6 +12,7 @@ static const char *const field_names[HEAD_FIELD_COUNT] = {
     [HEAD_ENVOY_TIMEOUT_MS] = "x-envoy-expected-rq-timeout-ms",
     [HEAD_CORS_METHOD] = "access-control-request-method",
     [HEAD_CORS_HEADERS] = "access-control-request-headers",
+    [HEAD_IF_NONE_MATCH] = "if-none-match",
 };
 
 static bool is_digit(char c)

@@ -27,6 +27,7 @@ enum head_field {
     HEAD_ENVOY_TIMEOUT_MS,
     HEAD_CORS_METHOD,
     HEAD_CORS_HEADERS,
+    HEAD_IF_NONE_MATCH, /* several are one list: whoever reads it looks for the others, too */
     HEAD_FIELD_COUNT
 };
 

@@ -39,6 +39,8 @@ static void write_log(const struct request *r, bool is_hang_up, int64_t duration
     log_str(&line, "reason", reason_word(r->answer.reason));
     if (r->answer.dependency != NULL)
         log_str(&line, "dependency", r->answer.dependency);
+    if (!is_hang_up && r->answer.cache.use == CACHE_USE_HIT)
+        log_ms(&line, "age_ms", r->answer.cache.age_us > 0 ? r->answer.cache.age_us : 0);
     log_int(&line, "attempts", r->has_begun ? r->endpoint.attempts : 0);
     log_end(&line);
 }
@@ -51,12 +53,13 @@ void request_record(struct request *r, struct instant now)
     /* No answer was queued, and no timeout said one. */
     bool is_hang_up =
         r->state == REQUEST_GONE || (r->state != REQUEST_SENT && r->answer.status == 0);
+    bool is_refusal = saturation_is_refusal(r->answer.served, r->answer.reason);
 
     if (r->state != REQUEST_SENT)
         r->answer.served = SERVED_ERROR;
     route_metrics_count(&metrics->routes[route], (unsigned)r->method, r->answer.status,
                         r->answer.served, r->answer.reason, duration_us);
-    if (saturation_is_refusal(r->answer.reason))
+    if (is_refusal)
         r->worker->refused_count++;
     else if (r->target == TARGET_ROUTE) /* health checks go on whatever else does */
         r->worker->other_count++;

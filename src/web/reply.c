@@ -5,7 +5,11 @@
 
 #include "base/clock.h"
 #include "config/config.h"
+#include "query/route.h"
+#include "web/caching_internal.h"
+#include "web/conditional_internal.h"
 #include "web/cors_internal.h"
+#include "web/header_text_internal.h"
 #include "web/problem_internal.h"
 #include "web/service.h"
 #include "web/worker_internal.h"
@@ -43,29 +47,63 @@ static void write_problem(struct request *r)
     r->answer.body = buffer_take(&out);
 }
 
+/* In milliseconds, with one digit behind the point. */
+static void add_span(struct header_text *text, const char *words, int64_t us)
+{
+    int64_t tenths = us > 0 ? us / 100 : 0;
+
+    header_text_add(text, words);
+    header_text_add_number(text, tenths / 10);
+    header_text_add(text, ".");
+    header_text_add_number(text, tenths % 10);
+}
+
 static void add_timing(const struct request *r, struct MHD_Response *response, struct instant now)
 {
-    int64_t queue = r->answer.waited_us / 100, db = r->answer.served_us / 100;
-    int64_t total = instant_span_us(r->started_at, now) / 100; /* tenths of a millisecond */
-    char text[128];
+    struct header_text text;
 
-    (void)snprintf(text, sizeof text,
-                   "queue;dur=%" PRId64 ".%d, db;dur=%" PRId64 ".%d, total;dur=%" PRId64 ".%d",
-                   queue / 10, (int)(queue % 10), db / 10, (int)(db % 10), total / 10,
-                   (int)(total % 10));
-    add(response, "Server-Timing", text);
+    header_text_begin(&text, "");
+    add_span(&text, "queue;dur=", r->answer.waited_us);
+    add_span(&text, ", db;dur=", r->answer.served_us);
+    add_span(&text, ", total;dur=", instant_span_us(r->started_at, now));
+    add(response, "Server-Timing", text.text);
+}
+
+static bool has_body(const struct answer *answer)
+{
+    return answer->status != 204 && answer->status != 304;
 }
 
 static void add_type(const struct request *r, struct MHD_Response *response)
 {
-    bool is_document = r->content_type != NULL && strcmp(r->content_type, "application/json") != 0;
-
     if (is_problem(&r->answer))
         add(response, "Content-Type", "application/problem+json");
-    else if (r->answer.status != 204)
+    else if (has_body(&r->answer))
         add(response, "Content-Type", r->content_type);
-    if (is_problem(&r->answer) || is_document)
+}
+
+/* How long it may be kept, whether it was kept here, and how old it is. */
+static void add_caching(const struct request *r, struct MHD_Response *response)
+{
+    const struct answer *answer = &r->answer;
+    bool is_document = r->content_type != NULL && strcmp(r->content_type, "application/json") != 0;
+    bool is_private = r->route != NULL && r->route->cache.is_private;
+    struct header_text text;
+
+    if (caching_control(answer, is_private, &text))
+        add(response, "Cache-Control", text.text);
+    else if (is_document)
         add(response, "Cache-Control", "no-store");
+    if (caching_status(answer, &text))
+        add(response, "Cache-Status", text.text);
+    if (caching_age(answer, &text))
+        add(response, "Age", text.text);
+    if (caching_degraded(answer, &text))
+        add(response, "Weir-Degraded", text.text);
+    if (answer->entry != NULL)
+        add(response, "ETag", answer->entry->etag);
+    if (r->route != NULL && r->route->vary != NULL)
+        add(response, "Vary", r->route->vary); /* Origin has a line of its own: add_cors() */
 }
 
 static void add_retry_after(const struct request *r, struct MHD_Response *response)
@@ -110,7 +148,7 @@ static void add_cors(const struct request *r, struct MHD_Response *response)
         add_preflight(r, response);
     else
         add(response, "Access-Control-Expose-Headers",
-            "X-Request-Id, Retry-After, Weir-Degraded, Server-Timing");
+            "X-Request-Id, Retry-After, Weir-Degraded, Server-Timing, Age, ETag, Cache-Status");
 }
 
 static bool must_close(const struct request *r)
@@ -124,6 +162,7 @@ static void add_headers(const struct request *r, struct MHD_Response *response, 
     add(response, "X-Request-Id", r->id);
     add_timing(r, response, now);
     add_type(r, response);
+    add_caching(r, response);
     add_retry_after(r, response);
     if (r->allow[0] != '\0' && (r->answer.status == 405 || r->method == REQUEST_OPTIONS))
         add(response, "Allow", r->allow);
@@ -132,10 +171,58 @@ static void add_headers(const struct request *r, struct MHD_Response *response, 
         add(response, "Connection", "close");
 }
 
+/* ---- does the caller have it already? ---- */
+
+struct condition {
+    const char *etag;
+    bool is_named;
+};
+
+static enum MHD_Result read_condition(void *cls, enum MHD_ValueKind kind, const char *key,
+                                      size_t key_size, const char *value, size_t value_size)
+{
+    struct condition *condition = cls;
+
+    (void)kind;
+    if (value == NULL || !raw_text_equals((struct raw_text){key, key_size}, "if-none-match"))
+        return MHD_YES;
+    condition->is_named = conditional_names((struct raw_text){value, value_size}, condition->etag);
+    return condition->is_named ? MHD_NO : MHD_YES; /* no: that was all */
+}
+
+/* Several headers are one list. */
+static bool is_known_to_caller(const struct request *r, struct MHD_Connection *mhd)
+{
+    struct condition condition = {0};
+
+    if (r->answer.status != 200 || r->answer.entry == NULL ||
+        r->head.fields[HEAD_IF_NONE_MATCH].data == NULL)
+        return false;
+    condition.etag = r->answer.entry->etag;
+    (void)MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, read_condition, &condition);
+    return condition.is_named;
+}
+
+/* ---- the whole ---- */
+
 /* The body is the request's, and outlives the response: the library ends a request first. */
 static void keep(void *body)
 {
     (void)body;
+}
+
+/* The library sends no body with a 304, but takes its length: that has to be the 200's. */
+static struct MHD_Response *response_create(struct request *r)
+{
+    size_t size_bytes;
+    const char *text = answer_text(&r->answer, &size_bytes);
+
+    if (r->answer.status == 204)
+        size_bytes = 0;
+    if (has_body(&r->answer))
+        request_count_memory(r, size_bytes);
+    return MHD_create_response_from_buffer_with_free_callback(size_bytes, (void *)(uintptr_t)text,
+                                                              keep);
 }
 
 enum MHD_Result reply_queue(struct request *r, struct MHD_Connection *mhd, struct instant now)
@@ -145,12 +232,10 @@ enum MHD_Result reply_queue(struct request *r, struct MHD_Connection *mhd, struc
 
     if (is_problem(&r->answer))
         write_problem(r);
-    else if (r->answer.status == 204)
-        body_fini(&r->answer.body);
-    request_count_memory(r, r->answer.body.size_bytes);
+    else if (is_known_to_caller(r, mhd))
+        r->answer.status = 304;
 
-    response = MHD_create_response_from_buffer_with_free_callback(r->answer.body.size_bytes,
-                                                                  r->answer.body.data, keep);
+    response = response_create(r);
     if (response == NULL)
         return MHD_NO; /* out of memory: the library closes the connection */
     add_headers(r, response, now);

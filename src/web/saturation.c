@@ -1,9 +1,10 @@
 #include "web/saturation_internal.h"
 
-bool saturation_is_refusal(enum reason reason)
+bool saturation_is_refusal(enum served served, enum reason reason)
 {
-    return reason == REASON_BULKHEAD_FULL || reason == REASON_QUEUE_TIMEOUT ||
-           reason == REASON_OVERLOADED;
+    return served == SERVED_ERROR &&
+           (reason == REASON_BULKHEAD_FULL || reason == REASON_QUEUE_TIMEOUT ||
+            reason == REASON_OVERLOADED);
 }
 
 void saturation_count(struct saturation *s, uint64_t refused_count, uint64_t other_count)

@@ -15,7 +15,8 @@
 
 enum { SATURATION_AFTER_SECONDS = 10 };
 
-bool saturation_is_refusal(enum reason reason);
+/* Refusals that degraded (stale, fallback) turned nobody away, and are none. */
+bool saturation_is_refusal(enum served served, enum reason reason);
 void saturation_count(struct saturation *s, uint64_t refused_count, uint64_t other_count);
 void saturation_tick(struct saturation *s); /* once a second */
 bool saturation_is_reached(const struct saturation *s);

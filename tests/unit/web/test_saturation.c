@@ -47,12 +47,21 @@ static void test_silence_is_not_saturation(void **state)
 static void test_only_want_of_permits_and_memory_counts(void **state)
 {
     (void)state;
-    assert_true(saturation_is_refusal(REASON_BULKHEAD_FULL));
-    assert_true(saturation_is_refusal(REASON_QUEUE_TIMEOUT));
-    assert_true(saturation_is_refusal(REASON_OVERLOADED));
-    assert_false(saturation_is_refusal(REASON_BREAKER_OPEN));
-    assert_false(saturation_is_refusal(REASON_DEADLINE));
-    assert_false(saturation_is_refusal(REASON_NONE));
+    assert_true(saturation_is_refusal(SERVED_ERROR, REASON_BULKHEAD_FULL));
+    assert_true(saturation_is_refusal(SERVED_ERROR, REASON_QUEUE_TIMEOUT));
+    assert_true(saturation_is_refusal(SERVED_ERROR, REASON_OVERLOADED));
+    assert_false(saturation_is_refusal(SERVED_ERROR, REASON_BREAKER_OPEN));
+    assert_false(saturation_is_refusal(SERVED_ERROR, REASON_DEADLINE));
+    assert_false(saturation_is_refusal(SERVED_ERROR, REASON_NONE));
+    assert_false(saturation_is_refusal(SERVED_LIVE, REASON_NONE));
+}
+
+static void test_a_refusal_that_degraded_turned_nobody_away(void **state)
+{
+    (void)state;
+    assert_false(saturation_is_refusal(SERVED_STALE, REASON_BULKHEAD_FULL));
+    assert_false(saturation_is_refusal(SERVED_FALLBACK, REASON_QUEUE_TIMEOUT));
+    assert_false(saturation_is_refusal(SERVED_FALLBACK, REASON_OVERLOADED));
 }
 
 int main(void)
@@ -62,6 +71,7 @@ int main(void)
         cmocka_unit_test(test_one_better_second_ends_it),
         cmocka_unit_test(test_silence_is_not_saturation),
         cmocka_unit_test(test_only_want_of_permits_and_memory_counts),
+        cmocka_unit_test(test_a_refusal_that_degraded_turned_nobody_away),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

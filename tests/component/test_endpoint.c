@@ -15,6 +15,7 @@
 #include "query/query_file_internal.h"
 
 enum { REQUEST_TIMEOUT_US = 5000000, QUEUE_TIMEOUT_US = 300000, RESET_TIMEOUT_US = 10000000 };
+enum { MAX_MEMORY_BYTES = 1000 };
 
 /* One worker, one dependency, three routes. */
 struct stage {
@@ -23,6 +24,7 @@ struct stage {
     struct config config;
     struct inbox replies;
     bool has_calls;
+    uint32_t calls_under_way;
     struct rand rand;
     counter memory_bytes;
     struct endpoint_env env;
@@ -65,12 +67,14 @@ static struct stage *stage_create(void)
     fake_dependency_init(&s->fake, &config);
     s->dependencies[0] = &s->fake.dep;
     s->config.server.request_timeout_us = REQUEST_TIMEOUT_US;
+    s->config.server.max_memory_bytes = MAX_MEMORY_BYTES;
     inbox_init(&s->replies, NULL, NULL);
     rand_init(&s->rand, 1);
     s->env = (struct endpoint_env){.config = &s->config,
                                    .dependencies = s->dependencies,
                                    .has_calls = &s->has_calls,
                                    .reply_to = &s->replies,
+                                   .calls_under_way = &s->calls_under_way,
                                    .rand = &s->rand,
                                    .memory_bytes = &s->memory_bytes};
     make_route(&s->read, "-- GET /books\n-- @param id int4\nSELECT :id AS id\n");
@@ -89,6 +93,7 @@ static void assert_at_rest(struct stage *s)
     assert_null(inbox_drain(&s->replies));
     assert_int_equal(v.in_use, 0);
     assert_int_equal(v.queued, 0);
+    assert_int_equal(s->calls_under_way, 0);
     assert_int_equal(atomic_load(&s->limited.limit_in_use), 0);
 }
 
@@ -135,7 +140,8 @@ static void take_answer(struct stage *s, struct endpoint *e, struct answer *out)
     struct call *call = next_reply(s);
 
     assert_ptr_equal(call->request, e);
-    assert_true(endpoint_outcome(e, call, s->fake.now, out));
+    assert_false(endpoint_land(&s->env, call, s->fake.now));
+    endpoint_outcome(e, call, s->fake.now, out);
     endpoint_fini(e);
 }
 
@@ -144,7 +150,7 @@ static void discard_reply(struct stage *s)
     struct call *call = next_reply(s);
 
     assert_null(call->request);
-    endpoint_discard(call);
+    endpoint_discard(&s->env, call);
 }
 
 static void answer_first(struct stage *s, const struct fake_outcome *outcome)
@@ -231,6 +237,25 @@ static void assert_refused(struct stage *s, struct route *route, enum reason rea
     assert_int_equal(after.trials_left, before.trials_left);
     assert_int_equal(atomic_load(&route->limit_in_use), limited);
     assert_int_equal(s->fake.wake_count, woken);
+}
+
+static void test_too_much_memory_in_use_refuses_before_a_permit(void **state)
+{
+    struct stage *s = stage_create();
+    struct endpoint e;
+    struct answer answer;
+
+    (void)state;
+    counter_set(&s->memory_bytes, MAX_MEMORY_BYTES + 1);
+    assert_true(ask(s, &e, &s->limited, "id=1", 0, &answer));
+    assert_problem(&answer, REASON_OVERLOADED);
+    assert_at_rest(s);
+    counter_set(&s->memory_bytes, MAX_MEMORY_BYTES);
+    ask_and_wait(s, &e, &s->limited);
+    answer_first(s, &good);
+    take_answer(s, &e, &answer);
+    answer_fini(&answer);
+    stage_destroy(s);
 }
 
 /* Three failures, one after the other. */
@@ -365,7 +390,7 @@ static void test_a_limit_is_held_until_the_call_came_back(void **state)
     (void)state;
     ask_and_wait(s, &e, &s->limited);
     fake_dependency_pass(&s->fake, 1000000);
-    endpoint_deadline(&e, s->fake.now, &answer);
+    endpoint_give_up(&e, REASON_DEADLINE, s->fake.now, &answer);
     endpoint_fini(&e);
     assert_refused(s, &s->limited, REASON_BULKHEAD_FULL);
     answer_first(s, &good);
@@ -463,7 +488,7 @@ static void test_a_large_body_moves_without_a_copy(void **state)
     answer_first(s, &large);
     call = next_reply(s);
     data = call->outcome.body.data;
-    assert_true(endpoint_outcome(&e, call, s->fake.now, &answer));
+    endpoint_outcome(&e, call, s->fake.now, &answer);
     assert_ptr_equal(answer.body.data, data);
     assert_int_equal(answer.body.size_bytes, 200000);
     assert_true(answer.body.mapped_bytes >= 200000);
@@ -492,7 +517,10 @@ static void test_each_reason_becomes_its_status_and_keeps_its_detail(void **stat
         assert_problem(&answer, (enum reason)r);
         assert_string_equal(answer.detail, "why");
         assert_string_equal(answer.constraint, "books_pkey");
-        assert_string_equal(answer.dependency, "fake");
+        if (r == REASON_OVERLOADED || r == REASON_DRAINING)
+            assert_null(answer.dependency); /* it is weir itself */
+        else
+            assert_string_equal(answer.dependency, "fake");
     }
     stage_destroy(s);
 }
@@ -535,7 +563,7 @@ static void test_draining_answers_everyone(void **state)
         struct endpoint *e = call->request;
 
         next = item->next;
-        assert_true(endpoint_outcome(e, call, s->fake.now, &answer));
+        endpoint_outcome(e, call, s->fake.now, &answer);
         assert_problem(&answer, REASON_DRAINING);
         endpoint_fini(e);
     }
@@ -604,7 +632,7 @@ static void test_the_deadline_answers_now_and_the_call_is_told_to_stop(void **st
     atomic_store(&call->is_sent, true);
     fake_dependency_pass(&s->fake, REQUEST_TIMEOUT_US);
     woken = s->fake.wake_count;
-    endpoint_deadline(&e, s->fake.now, &answer);
+    endpoint_give_up(&e, REASON_DEADLINE, s->fake.now, &answer);
     assert_problem(&answer, REASON_DEADLINE);
     assert_int_equal(answer.status, 504);
     assert_string_equal(answer.dependency, "fake");
@@ -634,7 +662,7 @@ static void test_the_deadline_takes_a_call_out_of_the_line(void **state)
     for (size_t i = 0; i < 3; i++)
         ask_and_wait(s, &inside[i], &s->read);
     fake_dependency_take(&s->fake);
-    endpoint_deadline(&inside[2], s->fake.now, &answer);
+    endpoint_give_up(&inside[2], REASON_DEADLINE, s->fake.now, &answer);
     assert_problem(&answer, REASON_DEADLINE);
     endpoint_fini(&inside[2]);
     fake_dependency_take(&s->fake);
@@ -658,7 +686,7 @@ static void assert_write_at_deadline(bool is_sent, enum reason expected)
     ask_and_wait(s, &e, &s->write);
     fake_dependency_take(&s->fake);
     atomic_store(&fake_dependency_running(&s->fake, 0)->is_sent, is_sent);
-    endpoint_deadline(&e, s->fake.now, &answer);
+    endpoint_give_up(&e, REASON_DEADLINE, s->fake.now, &answer);
     assert_problem(&answer, expected);
     endpoint_fini(&e);
     answer_first(s, &good);
@@ -758,7 +786,7 @@ static void test_an_answer_that_comes_with_the_deadline_is_given_once(void **sta
     (void)state;
     ask_and_wait(s, &e, &s->read);
     answer_first(s, &good);
-    endpoint_deadline(&e, s->fake.now, &answer);
+    endpoint_give_up(&e, REASON_DEADLINE, s->fake.now, &answer);
     assert_problem(&answer, REASON_DEADLINE);
     endpoint_fini(&e);
     discard_reply(s);
@@ -858,7 +886,7 @@ static void fire_deadlines(struct crowd *c)
 
         if (!v->is_waiting || !instant_reached(c->s->fake.now, v->e.deadline))
             continue;
-        endpoint_deadline(&v->e, c->s->fake.now, &answer);
+        endpoint_give_up(&v->e, REASON_DEADLINE, c->s->fake.now, &answer);
         count_answer(c, &answer);
         end_visit(v);
     }
@@ -875,12 +903,12 @@ static void take_replies(struct crowd *c)
 
         next = item->next;
         if (v == NULL) {
-            endpoint_discard(call);
+            endpoint_discard(&c->s->env, call);
             continue;
         }
         assert_true(v->is_waiting);
         assert_ptr_equal(v->e.call, call);
-        assert_true(endpoint_outcome(&v->e, call, c->s->fake.now, &answer));
+        endpoint_outcome(&v->e, call, c->s->fake.now, &answer);
         count_answer(c, &answer);
         end_visit(v);
     }
@@ -1019,6 +1047,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_bad_parameter_touches_nothing),
         cmocka_unit_test(test_a_bad_parameter_is_said_while_the_breaker_is_open),
+        cmocka_unit_test(test_too_much_memory_in_use_refuses_before_a_permit),
         cmocka_unit_test(test_an_open_breaker_refuses_at_once),
         cmocka_unit_test(test_retry_after_tells_how_long_open_lasts),
         cmocka_unit_test(test_forced_open_refuses_and_auto_serves_again),

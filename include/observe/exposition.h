@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/instant.h"
+#include "cache/cache.h"
 
 struct admission;
 struct buffer;
@@ -40,6 +41,10 @@ struct thread_metrics;
     X(METRIC_CONNECTS,                   "weir_connects_total",                    "counter",   "Attempts to connect that ended.")             \
     X(METRIC_CANCELS,                    "weir_cancels_total",                     "counter",   "Cancel requests that ended.")                 \
     X(METRIC_PROBES,                     "weir_probes_total",                      "counter",   "Probes that ended.")                          \
+    X(METRIC_CACHE_BYTES,                "weir_cache_bytes",                       "gauge",     "Memory of the stored answers, with all overhead.") \
+    X(METRIC_CACHE_LIMIT,                "weir_cache_limit_bytes",                 "gauge",     "Memory that stored answers may take (cache.max_bytes).") \
+    X(METRIC_CACHE_ENTRIES,              "weir_cache_entries",                     "gauge",     "Answers that are stored.")                    \
+    X(METRIC_CACHE_LOOKUPS,              "weir_cache_lookups_total",               "counter",   "Questions to the cache, by what was there.")  \
     X(METRIC_LOOP_LAG,                   "weir_loop_lag_seconds",                  "gauge",     "How late a thread's loop is; while it is stuck, for how long.") \
     X(METRIC_LOG_DROPPED,                "weir_log_dropped_total",                 "counter",   "Log lines given up because the log could not take them.") \
     X(METRIC_PROCESS_CPU,                "process_cpu_seconds_total",              "counter",   "CPU time used, user and system.")             \
@@ -60,6 +65,7 @@ struct exposition {
     const char *const *dependency_names;       /* metrics->dependency_count */
     const struct admission *const *admissions; /* metrics->dependency_count */
     const struct process_facts *process;
+    struct cache_facts cache;
     const char *version;
     uint64_t http_connections;
     uint64_t log_dropped_count;

@@ -328,6 +328,31 @@ static void probes_write(struct buffer *out, const struct exposition *e, size_t 
     dependency_write(out, METRIC_PROBES, name, "result", "failed", counter_read(&m->probes_failed));
 }
 
+static void cache_bytes_write(struct buffer *out, const struct exposition *e)
+{
+    plain_write(out, METRIC_CACHE_BYTES, e->cache.bytes);
+}
+
+static void cache_limit_write(struct buffer *out, const struct exposition *e)
+{
+    plain_write(out, METRIC_CACHE_LIMIT, e->cache.max_bytes);
+}
+
+static void cache_entries_write(struct buffer *out, const struct exposition *e)
+{
+    plain_write(out, METRIC_CACHE_ENTRIES, e->cache.entries);
+}
+
+static void cache_lookups_write(struct buffer *out, const struct exposition *e)
+{
+    for (unsigned lookup = 0; lookup < CACHE_LOOKUP_COUNT; lookup++) {
+        struct series s = series_begin(out, METRIC_CACHE_LOOKUPS, "");
+
+        series_label(&s, "result", cache_lookup_name((enum cache_lookup)lookup));
+        series_end(&s, e->cache.lookups[lookup]);
+    }
+}
+
 int64_t thread_lag_us(const struct thread_metrics *t, struct instant now)
 {
     int64_t measured_us = (int64_t)counter_read(&t->loop_lag_us);
@@ -414,6 +439,10 @@ static const struct metric_writer writers[METRIC_COUNT] = {
     [METRIC_CONNECTS] = {.one = connects_write},
     [METRIC_CANCELS] = {.one = cancels_write},
     [METRIC_PROBES] = {.one = probes_write},
+    [METRIC_CACHE_BYTES] = {.all = cache_bytes_write},
+    [METRIC_CACHE_LIMIT] = {.all = cache_limit_write},
+    [METRIC_CACHE_ENTRIES] = {.all = cache_entries_write},
+    [METRIC_CACHE_LOOKUPS] = {.all = cache_lookups_write},
     [METRIC_LOOP_LAG] = {.all = loop_lag_write},
     [METRIC_LOG_DROPPED] = {.all = log_dropped_write},
     [METRIC_PROCESS_CPU] = {.all = cpu_write},

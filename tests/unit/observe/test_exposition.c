@@ -133,6 +133,12 @@ static void test_at_rest_bounded_series_are_there_and_the_others_are_not(void **
         "weir_cancels_total{dependency=\"primary\",result=\"failed\"} 0",
         "weir_probes_total{dependency=\"primary\",result=\"ok\"} 0",
         "weir_probes_total{dependency=\"primary\",result=\"failed\"} 0",
+        "weir_cache_bytes 0",
+        "weir_cache_limit_bytes 0",
+        "weir_cache_entries 0",
+        "weir_cache_lookups_total{result=\"hit\"} 0",
+        "weir_cache_lookups_total{result=\"stale\"} 0",
+        "weir_cache_lookups_total{result=\"miss\"} 0",
         "process_cpu_seconds_total 1.500000",
         "process_start_time_seconds 1769860800.250000",
         "process_resident_memory_bytes 4096",
@@ -163,6 +169,55 @@ static void test_a_request_shows_in_its_three_metrics(void **state)
                                "reason=\"breaker-open\"} 1"));
     assert_true(has_line(text, "weir_http_request_duration_seconds_sum{route=\"GET /books/{id}\"}"
                                " 0.000700"));
+}
+
+static void test_every_way_to_answer_shows_with_its_reason(void **state)
+{
+    static const struct {
+        enum served served;
+        enum reason reason;
+        const char *labels;
+    } cases[] = {
+        {SERVED_LIVE, REASON_NONE, "served=\"live\",reason=\"none\""},
+        {SERVED_STORED, REASON_NONE, "served=\"stored\",reason=\"none\""},
+        {SERVED_STALE, REASON_BREAKER_OPEN, "served=\"stale\",reason=\"breaker-open\""},
+        {SERVED_FALLBACK, REASON_DEADLINE, "served=\"fallback\",reason=\"deadline\""},
+        {SERVED_ERROR, REASON_CONSTRAINT, "served=\"error\",reason=\"constraint\""},
+    };
+    struct fixture *f = *state;
+    const char *text;
+    char line[200];
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        route_metrics_count(&f->metrics->routes[0], 0, 200, cases[i].served, cases[i].reason, 1);
+    route_metrics_count(&f->metrics->routes[0], 0, 304, SERVED_STORED, REASON_NONE, 1);
+    text = expose(f);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        (void)snprintf(line, sizeof line, "weir_answers_total{route=\"GET /books/{id}\",%s} %d",
+                       cases[i].labels, cases[i].served == SERVED_STORED ? 2 : 1);
+        assert_true(has_line(text, line));
+    }
+    assert_true(has_line(text, "weir_http_requests_total{route=\"GET /books/{id}\",method=\"GET\","
+                               "status=\"304\"} 1"));
+}
+
+static void test_the_cache_shows_its_size_and_its_use(void **state)
+{
+    struct fixture *f = *state;
+    const char *text;
+
+    f->exposition.cache = (struct cache_facts){
+        .bytes = 4711,
+        .max_bytes = 67108864,
+        .entries = 12,
+        .lookups = {[CACHE_LOOKUP_HIT] = 100, [CACHE_LOOKUP_STALE] = 20, [CACHE_LOOKUP_MISS] = 3}};
+    text = expose(f);
+    assert_true(has_line(text, "weir_cache_bytes 4711"));
+    assert_true(has_line(text, "weir_cache_limit_bytes 67108864"));
+    assert_true(has_line(text, "weir_cache_entries 12"));
+    assert_true(has_line(text, "weir_cache_lookups_total{result=\"hit\"} 100"));
+    assert_true(has_line(text, "weir_cache_lookups_total{result=\"stale\"} 20"));
+    assert_true(has_line(text, "weir_cache_lookups_total{result=\"miss\"} 3"));
 }
 
 static void test_buckets_add_up_to_the_count(void **state)
@@ -266,6 +321,8 @@ int main(void)
         WITH_FIXTURE(test_each_metric_of_the_table_has_help_and_type),
         WITH_FIXTURE(test_at_rest_bounded_series_are_there_and_the_others_are_not),
         WITH_FIXTURE(test_a_request_shows_in_its_three_metrics),
+        WITH_FIXTURE(test_every_way_to_answer_shows_with_its_reason),
+        WITH_FIXTURE(test_the_cache_shows_its_size_and_its_use),
         WITH_FIXTURE(test_buckets_add_up_to_the_count),
         WITH_FIXTURE(test_unmatched_requests_and_odd_statuses_have_words),
         WITH_FIXTURE(test_label_values_are_escaped),

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cache/cache.h"
 #include "config/config.h"
 #include "dep/dependency.h"
 #include "json/json_text.h"
@@ -15,6 +16,7 @@
 #include "query/catalog.h"
 #include "query/route.h"
 #include "web/admin_guard_internal.h"
+#include "web/admin_purge_internal.h"
 #include "web/admin_site_internal.h"
 #include "web/head_internal.h"
 #include "web/health_facts.h"
@@ -26,6 +28,7 @@ enum { MAX_REPLY_BYTES = 64 * 1024 * 1024, WORKER_LATE_US = 5000000 };
 
 static const char health_type[] = "application/health+json";
 static const char breakers_path[] = "/breakers/";
+static const char purge_path[] = "/cache/purge";
 
 struct admin_site {
     struct service *service;             /* borrowed */
@@ -248,6 +251,7 @@ static void metrics_page(struct admin_site *site, const struct admin_question *q
     };
 
     process_read(&process, service->started_wall_us);
+    cache_read(service->cache, &e.cache);
     reply_begin(out, 200, "text/plain; version=0.0.4; charset=utf-8");
     exposition_write(&out->body, &e);
 }
@@ -389,7 +393,50 @@ static void breaker_post(struct admin_site *site, const struct admin_question *q
         mode_set(dep, mode, out);
 }
 
+static void purge_log(const struct purge *purge)
+{
+    struct log_line line;
+
+    log_begin(&line, LOG_INFO, "cache_purged");
+    log_str(&line, "route", purge->route != NULL ? purge->route->label : "all");
+    log_int(&line, "entries", (int64_t)purge->entry_count);
+    log_end(&line);
+}
+
+static void purge_post(struct admin_site *site, const struct admin_question *q,
+                       struct admin_reply *out)
+{
+    const struct purge_place place = {.cache = site->service->cache,
+                                      .catalog = site->service->config->catalog,
+                                      .route_labels = site->route_labels};
+    struct purge purge;
+    enum reason reason;
+    struct error err;
+
+    if (!may_change(site, q, out))
+        return;
+    reason = admin_purge(&place, (struct raw_text){q->body, q->body_bytes}, &purge, &err);
+    if (reason != REASON_NONE) {
+        refuse(site, q, reason, err.text, out);
+        return;
+    }
+    purge_log(&purge);
+    reply_begin(out, 200, "application/json");
+    buffer_append_format(&out->body, "{\"entries\":%" PRIu64 "}", purge.entry_count);
+}
+
 /* --- which page? --- */
+
+typedef void post_fn(struct admin_site *site, const struct admin_question *q,
+                     struct admin_reply *out);
+
+/* What a POST to this path changes; NULL: nothing does. */
+static post_fn *post_find(const char *path)
+{
+    if (strncmp(path, breakers_path, sizeof breakers_path - 1) == 0)
+        return breaker_post;
+    return strcmp(path, purge_path) == 0 ? purge_post : NULL;
+}
 
 static void refuse_method(struct admin_site *site, const struct admin_question *q,
                           const char *allow, struct admin_reply *out)
@@ -402,16 +449,17 @@ static void question_route(struct admin_site *site, const struct admin_question 
                            struct admin_reply *out)
 {
     const struct page *page = page_find(q->path);
+    post_fn *post = post_find(q->path);
     bool is_read = strcmp(q->method, "GET") == 0 || strcmp(q->method, "HEAD") == 0;
 
     if (page != NULL && is_read)
         page->write(site, q, out);
     else if (page != NULL)
         refuse_method(site, q, "GET, HEAD", out);
-    else if (strncmp(q->path, breakers_path, sizeof breakers_path - 1) != 0)
+    else if (post == NULL)
         refuse(site, q, REASON_NOT_FOUND, NULL, out);
     else if (strcmp(q->method, "POST") == 0)
-        breaker_post(site, q, out);
+        post(site, q, out);
     else
         refuse_method(site, q, "POST", out);
 }

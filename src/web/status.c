@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cache/cache.h"
 #include "config/config.h"
 #include "dep/dependency.h"
 #include "json/json_text.h"
@@ -284,6 +285,21 @@ static void memory_append(struct buffer *out, const struct service *s,
     object_end(out);
 }
 
+static void cache_append(struct buffer *out, const struct service *s)
+{
+    struct cache_facts facts;
+
+    cache_read(s->cache, &facts);
+    object_begin(out, "cache");
+    count_append(out, "bytes", facts.bytes);
+    count_append(out, "max_bytes", facts.max_bytes);
+    count_append(out, "entries", facts.entries);
+    count_append(out, "hits", facts.lookups[CACHE_LOOKUP_HIT]);
+    count_append(out, "stale", facts.lookups[CACHE_LOOKUP_STALE]);
+    count_append(out, "misses", facts.lookups[CACHE_LOOKUP_MISS]);
+    object_end(out);
+}
+
 void status_write(struct buffer *out, const struct service *service,
                   const struct process_facts *process, struct instant now, int64_t wall_us)
 {
@@ -298,6 +314,7 @@ void status_write(struct buffer *out, const struct service *service,
     count_append(out, "http_connections", service->connections);
     count_append(out, "log_dropped", log_dropped_count());
     memory_append(out, service, process);
+    cache_append(out, service);
     dependencies_append(out, service, now);
     routes_append(out, service);
     threads_append(out, service, now);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/cache.h"
 #include "cmocka_all.h"
 #include "config/config.h"
 #include "dep/dependency.h"
@@ -35,8 +36,8 @@ static char second_label[] = "GET /books/{id}";
 
 static void fill_config(struct fixture *f)
 {
-    f->routes[0].label = first_label;
-    f->routes[1].label = second_label;
+    f->routes[0] = (struct route){.id = 0, .label = first_label};
+    f->routes[1] = (struct route){.id = 1, .label = second_label, .is_cached = true};
     f->catalog = (struct catalog){.routes = f->routes, .route_count = 2};
     f->dependency_config.name = dependency_name;
     f->dependency_config.conninfo = conninfo;
@@ -65,14 +66,21 @@ static void fill_service(struct fixture *f)
         (void)snprintf(f->service.metrics->threads[i].name, 32, "%s", threads[i]);
 }
 
+static void cancel(void *call, bool is_hang_up)
+{
+    (void)call;
+    (void)is_hang_up;
+}
+
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
 
-    if (f == NULL || (f->service.metrics = metrics_create(2, 1, 4)) == NULL) {
-        free(f);
-        return -1;
-    }
+    assert_non_null(f);
+    f->service.metrics = metrics_create(2, 1, 4);
+    f->service.cache = cache_create(1 << 20, 2, 2, cancel);
+    assert_non_null(f->service.metrics);
+    assert_non_null(f->service.cache);
     fill_config(f);
     fill_service(f);
     f->site = admin_site_create(&f->service, (struct instant){1000000});
@@ -92,6 +100,7 @@ static int teardown(void **state)
     buffer_fini(&f->reply.body);
     admin_site_destroy(f->site);
     metrics_destroy(f->service.metrics);
+    cache_destroy(f->service.cache);
     free(f);
     return 0;
 }
@@ -187,6 +196,8 @@ static void test_metrics_carry_the_labels_of_config_and_catalog(void **state)
     assert_non_null(strstr(body, "{route=\"GET /books/{id}\",method=\"GET\",status=\"200\"} 1\n"));
     assert_non_null(strstr(body, "weir_bulkhead_limit{dependency=\"primary\"} 4\n"));
     assert_non_null(strstr(body, "weir_http_connections 9\n"));
+    assert_non_null(strstr(body, "weir_cache_limit_bytes 1048576\n"));
+    assert_non_null(strstr(body, "weir_cache_lookups_total{result=\"miss\"} 0\n"));
 }
 
 static json_t *status_of(struct fixture *f)
@@ -244,6 +255,18 @@ static void test_status_counts_errors_of_routes_by_whose_they_are(void **state)
     json_decref(root);
 }
 
+static void test_status_tells_the_cache(void **state)
+{
+    static const char *const counts[] = {"bytes", "entries", "hits", "stale", "misses"};
+    json_t *root = status_of(*state);
+    const json_t *cache = json_object_get(root, "cache");
+
+    assert_int_equal(json_integer_value(json_object_get(cache, "max_bytes")), 1048576);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        assert_true(json_is_integer(json_object_get(cache, counts[i])));
+    json_decref(root);
+}
+
 static void test_status_never_shows_how_to_connect(void **state)
 {
     struct fixture *f = *state;
@@ -261,7 +284,10 @@ static void test_unknown_paths_and_methods_are_problems(void **state)
     } cases[] = {
         {"GET", "/", 404, NULL},
         {"GET", "/health/", 404, NULL},
-        {"GET", "/cache/purge", 404, NULL},
+        {"GET", "/cache/purge", 405, "POST"},
+        {"DELETE", "/cache/purge", 405, "POST"},
+        {"POST", "/cache/purge/", 404, NULL},
+        {"POST", "/cache", 404, NULL},
         {"POST", "/health", 405, "GET, HEAD"},
         {"OPTIONS", "/metrics", 405, "GET, HEAD"},
         {"get", "/status", 405, "GET, HEAD"},
@@ -319,6 +345,55 @@ static void test_a_wrong_change_changes_nothing(void **state)
     (void)post(f, "/breakers/", "{\"mode\":\"forced-open\"}");
     assert_int_equal(f->reply.status, 404);
     assert_int_equal(admission_read(&f->dependency.admission).mode, BREAKER_AUTO);
+}
+
+static void test_a_purge_says_how_much_was_dropped(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_string_equal(post(f, "/cache/purge", "{}"), "{\"entries\":0}");
+    assert_int_equal(f->reply.status, 200);
+    assert_string_equal(f->reply.media_type, "application/json");
+    assert_string_equal(post(f, "/cache/purge", "{\"route\":\"GET /books/{id}\"}"),
+                        "{\"entries\":0}");
+    assert_int_equal(f->reply.status, 200);
+}
+
+static void test_a_wrong_purge_is_a_problem(void **state)
+{
+    static const struct {
+        const char *body;
+        int status;
+        const char *words;
+    } cases[] = {
+        {"", 400, "\"reason\":\"bad-body\""},
+        {"{\"route\":\"GET /books\"}", 400, "no @cache"},
+        {"{\"route\":\"GET /book/{id}\"}", 404, "did you mean \\\"GET /books/{id}\\\"?"},
+    };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_non_null(strstr(post(f, "/cache/purge", cases[i].body), cases[i].words));
+        assert_int_equal(f->reply.status, cases[i].status);
+        assert_string_equal(f->reply.media_type, "application/problem+json");
+    }
+}
+
+static void test_a_purge_is_guarded_like_every_change(void **state)
+{
+    static char everywhere[] = "0.0.0.0";
+    struct fixture *f = *state;
+
+    f->question.host = "evil.com:8081";
+    (void)post(f, "/cache/purge", "{}");
+    assert_int_equal(f->reply.status, 403);
+    f->question.host = "localhost";
+    f->question.content_type = "text/plain";
+    (void)ask(f, "POST", "/cache/purge");
+    assert_int_equal(f->reply.status, 415);
+    f->config.admin.address = everywhere;
+    (void)post(f, "/cache/purge", "{}");
+    assert_int_equal(f->reply.status, 403);
 }
 
 static void test_a_strange_host_or_media_type_changes_nothing(void **state)
@@ -387,11 +462,15 @@ int main(void)
         WITH_FIXTURE(test_metrics_carry_the_labels_of_config_and_catalog),
         WITH_FIXTURE(test_status_is_json_that_tells_the_guard),
         WITH_FIXTURE(test_status_counts_errors_of_routes_by_whose_they_are),
+        WITH_FIXTURE(test_status_tells_the_cache),
         WITH_FIXTURE(test_status_never_shows_how_to_connect),
         WITH_FIXTURE(test_unknown_paths_and_methods_are_problems),
         WITH_FIXTURE(test_a_problem_bears_the_callers_request_id),
         WITH_FIXTURE(test_a_mode_takes_effect_at_once),
         WITH_FIXTURE(test_a_wrong_change_changes_nothing),
+        WITH_FIXTURE(test_a_purge_says_how_much_was_dropped),
+        WITH_FIXTURE(test_a_wrong_purge_is_a_problem),
+        WITH_FIXTURE(test_a_purge_is_guarded_like_every_change),
         WITH_FIXTURE(test_a_strange_host_or_media_type_changes_nothing),
         WITH_FIXTURE(test_where_others_can_connect_a_change_needs_a_token),
         WITH_FIXTURE(test_the_token_opens_and_nothing_else_does),

@@ -11,7 +11,7 @@
 struct service;
 
 /* One fact a dependency, in the config's order, at most `cap`; returns how many. The endpoints are
- * left out. A dependency is hard when some route has it as its source. */
+ * left out. A dependency is hard when some route that has it as its source has no @fallback. */
 size_t health_facts_collect(const struct service *service, struct health_fact *out, size_t cap);
 
 /* Why no new callers should be sent here: "starting", "draining" or "saturated"; NULL: ready. */

@@ -8,10 +8,11 @@
 #include "web/saturation_internal.h"
 #include "web/service.h"
 
+/* A stored answer alone helps only those whose key is warm; a declared one helps all. */
 static bool is_hard(const struct catalog *catalog, size_t dependency)
 {
     for (size_t i = 0; i < catalog->route_count; i++)
-        if (catalog->routes[i].source == dependency)
+        if (catalog->routes[i].source == dependency && catalog->routes[i].fallback == NULL)
             return true;
     return false;
 }

@@ -182,11 +182,13 @@ static void test_json_types_are_known(void **state)
 
 static void test_the_first_of_repeated_headers_counts(void **state)
 {
-    struct head head = head_of("Origin:  https://a |origin: https://b");
+    struct head head = head_of("Origin:  https://a |origin: https://b|IF-NONE-MATCH: \"a\"");
 
     (void)state;
     assert_int_equal(head.fields[HEAD_ORIGIN].size_bytes, 9);
     assert_memory_equal(head.fields[HEAD_ORIGIN].data, "https://a", 9);
+    assert_int_equal(head.fields[HEAD_IF_NONE_MATCH].size_bytes, 3);
+    assert_memory_equal(head.fields[HEAD_IF_NONE_MATCH].data, "\"a\"", 3);
 }
 
 int main(void)

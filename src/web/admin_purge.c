@@ -155,7 +155,7 @@ static enum reason purge_one(const struct purge_place *place,
         return REASON_INTERNAL;
     }
     out->entry_count = cache_purge_key(place->cache, &key) ? 1 : 0;
-    free((void *)(uintptr_t)key.bytes);
+    free((void *)key.bytes);
     return REASON_NONE;
 }
 

@@ -221,8 +221,7 @@ static struct MHD_Response *response_create(struct request *r)
         size_bytes = 0;
     if (has_body(&r->answer))
         request_count_memory(r, size_bytes);
-    return MHD_create_response_from_buffer_with_free_callback(size_bytes, (void *)(uintptr_t)text,
-                                                              keep);
+    return MHD_create_response_from_buffer_with_free_callback(size_bytes, (void *)text, keep);
 }
 
 enum MHD_Result reply_queue(struct request *r, struct MHD_Connection *mhd, struct instant now)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,13 +13,13 @@
 
 enum { ROUTE_COUNT = 3, CACHE_BYTES = 1 << 20 };
 
+static const char books[] = "-- GET /books\n-- @cache max-age=1m\nSELECT 1\n";
+static const char book[] = "-- GET /books/{id}\n-- @param id int4\n-- @param lang text optional\n"
+                           "-- @cache max-age=1m\nSELECT :id, :lang\n";
+static const char reports[] = "-- GET /reports\nSELECT 1\n";
+
 /* Two cached routes and one that is not. */
-static const char *const files[ROUTE_COUNT] = {
-    "-- GET /books/{id}\n-- @param id int4\n-- @param lang text optional\n-- @cache max-age=1m\n"
-    "SELECT :id, :lang\n",
-    "-- GET /books\n-- @cache max-age=1m\nSELECT 1\n",
-    "-- GET /reports\nSELECT 1\n",
-};
+static const char *const files[ROUTE_COUNT] = {book, books, reports};
 
 struct fixture {
     struct route routes[ROUTE_COUNT];
@@ -119,7 +120,7 @@ static bool ask(struct fixture *f, int index, const char *parameters)
     make_key(f, route, parameters, &question.key);
     list_init(&waiter.link);
     assert_true(cache_ask(f->cache, &question, &waiter, &verdict, &reply));
-    free((void *)(uintptr_t)question.key.bytes);
+    free((void *)question.key.bytes);
     entry_unref(reply.entry);
     if (verdict == CACHE_HIT)
         return true;
@@ -271,16 +272,13 @@ static void test_a_value_is_never_said_again(void **state)
 static void test_words_of_any_length_are_read_safely(void **state)
 {
     struct fixture *f = *state;
-    char body[1100];
+    char name[1000], body[1100];
 
-    for (size_t size = 190; size < 1000; size += 5) {
-        memset(body, 'x', sizeof body);
-        memcpy(body, "{\"route\":\"", 10);
-        memcpy(body + 10 + size, "\"}", 3);
+    memset(name, 'x', sizeof name);
+    for (int size = 190; size < (int)sizeof name; size += 5) {
+        (void)snprintf(body, sizeof body, "{\"route\":\"%.*s\"}", size, name);
         assert_int_equal(purge(f, body), REASON_NOT_FOUND);
-        memset(body, 'x', sizeof body);
-        memcpy(body, "{\"", 2);
-        memcpy(body + 2 + size, "\":1}", 5);
+        (void)snprintf(body, sizeof body, "{\"%.*s\":1}", size, name);
         assert_int_equal(purge(f, body), REASON_BAD_BODY);
     }
 }

@@ -1,110 +1,30 @@
 /* The story of one request, from its parameters to its answer, over a dependency that the test
  * answers by hand. */
-#include <malloc.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/complaint.h"
 #include "cmocka_all.h"
-#include "config/config.h"
 #include "dep/call.h"
 #include "fake_dependency.h"
 #include "plan/endpoint.h"
-#include "query/query_file_internal.h"
+#include "query/params.h"
+#include "stage.h"
 
-enum { REQUEST_TIMEOUT_US = 5000000, QUEUE_TIMEOUT_US = 300000, RESET_TIMEOUT_US = 10000000 };
-enum { MAX_MEMORY_BYTES = 1000 };
+enum { READ, WRITE, LIMITED, ROUTE_COUNT };
 
-/* One worker, one dependency, three routes. */
-struct stage {
-    struct fake_dependency fake;
-    struct dependency *dependencies[1];
-    struct config config;
-    struct inbox replies;
-    bool has_calls;
-    uint32_t calls_under_way;
-    struct rand rand;
-    counter memory_bytes;
-    struct endpoint_env env;
-    struct route read, write, limited;
+static const char *const routes[ROUTE_COUNT] = {
+    [READ] = "-- GET /books\n-- @param id int4\nSELECT :id AS id\n",
+    [WRITE] = "-- POST /books\n-- @param id int4 in=query\n"
+              "INSERT INTO books (id) VALUES (:id)\n",
+    [LIMITED] = "-- GET /reports\n-- @param id int4\n-- @limit 1\n-- @timeout 1s\n"
+                "SELECT :id AS id\n",
 };
 
-static void make_route(struct route *route, const char *text)
+/* One of its workers is enough here: no route is cached. */
+static struct stage *set_stage(void)
 {
-    struct catalog_source source = {"fake", false};
-    struct complaints complaints;
-    struct query_file file = {.shown = "a.sql",
-                              .text = text,
-                              .size_bytes = strlen(text),
-                              .sources = &source,
-                              .source_count = 1,
-                              .request_timeout_us = REQUEST_TIMEOUT_US,
-                              .complaints = &complaints,
-                              .route = route};
-
-    memset(route, 0, sizeof *route);
-    complaints_init(&complaints);
-    assert_true(query_file_read(&file));
-    assert_int_equal(complaints.error_count, 0);
-    complaints_fini(&complaints);
-}
-
-/* Two permits, two places in the line, three failures in a row open it, two trials close it. */
-static struct stage *stage_create(void)
-{
-    struct stage *s = calloc(1, sizeof *s);
-    struct dependency_config config = {
-        .bulkhead = {.max_concurrent = 2, .max_queued = 2, .queue_timeout_us = QUEUE_TIMEOUT_US},
-        .breaker = {.failure_threshold = 3,
-                    .reset_timeout_us = RESET_TIMEOUT_US,
-                    .max_reset_timeout_us = INT64_C(4) * RESET_TIMEOUT_US,
-                    .half_open_calls = 2},
-    };
-
-    assert_non_null(s);
-    fake_dependency_init(&s->fake, &config);
-    s->dependencies[0] = &s->fake.dep;
-    s->config.server.request_timeout_us = REQUEST_TIMEOUT_US;
-    s->config.server.max_memory_bytes = MAX_MEMORY_BYTES;
-    inbox_init(&s->replies, NULL, NULL);
-    rand_init(&s->rand, 1);
-    s->env = (struct endpoint_env){.config = &s->config,
-                                   .dependencies = s->dependencies,
-                                   .has_calls = &s->has_calls,
-                                   .reply_to = &s->replies,
-                                   .calls_under_way = &s->calls_under_way,
-                                   .rand = &s->rand,
-                                   .memory_bytes = &s->memory_bytes};
-    make_route(&s->read, "-- GET /books\n-- @param id int4\nSELECT :id AS id\n");
-    make_route(&s->write, "-- POST /books\n-- @param id int4 in=query\n"
-                          "INSERT INTO books (id) VALUES (:id)\n");
-    make_route(&s->limited, "-- GET /reports\n-- @param id int4\n-- @limit 1\n-- @timeout 1s\n"
-                            "SELECT :id AS id\n");
-    return s;
-}
-
-/* What holds at rest, whatever happened before. */
-static void assert_at_rest(struct stage *s)
-{
-    struct admission_view v = admission_read(&s->fake.dep.admission);
-
-    assert_null(inbox_drain(&s->replies));
-    assert_int_equal(v.in_use, 0);
-    assert_int_equal(v.queued, 0);
-    assert_int_equal(s->calls_under_way, 0);
-    assert_int_equal(atomic_load(&s->limited.limit_in_use), 0);
-}
-
-static void stage_destroy(struct stage *s)
-{
-    assert_at_rest(s);
-    fake_dependency_fini(&s->fake);
-    route_fini(&s->read);
-    route_fini(&s->write);
-    route_fini(&s->limited);
-    free(s);
+    return stage_create(routes, ROUTE_COUNT);
 }
 
 /* True: answered at once. */
@@ -113,7 +33,8 @@ static bool ask(struct stage *s, struct endpoint *e, struct route *route, const 
 {
     struct raw_inputs inputs = {.query = {query, strlen(query)}};
 
-    return endpoint_begin(e, &s->env, route, &inputs, caller_timeout_us, s->fake.now, e, out);
+    return endpoint_begin(e, &s->workers[0].env, route, &inputs, caller_timeout_us, s->fake.now, e,
+                          out);
 }
 
 static void ask_and_wait(struct stage *s, struct endpoint *e, struct route *route)
@@ -127,7 +48,7 @@ static void ask_and_wait(struct stage *s, struct endpoint *e, struct route *rout
 
 static struct call *next_reply(struct stage *s)
 {
-    struct inbox_item *item = inbox_drain(&s->replies);
+    struct inbox_item *item = inbox_drain(&s->workers[0].replies);
 
     assert_non_null(item);
     assert_null(item->next);
@@ -140,7 +61,7 @@ static void take_answer(struct stage *s, struct endpoint *e, struct answer *out)
     struct call *call = next_reply(s);
 
     assert_ptr_equal(call->request, e);
-    assert_false(endpoint_land(&s->env, call, s->fake.now));
+    assert_false(endpoint_land(&s->workers[0].env, call, s->fake.now));
     endpoint_outcome(e, call, s->fake.now, out);
     endpoint_fini(e);
 }
@@ -150,7 +71,7 @@ static void discard_reply(struct stage *s)
     struct call *call = next_reply(s);
 
     assert_null(call->request);
-    endpoint_discard(&s->env, call);
+    endpoint_discard(&s->workers[0].env, call);
 }
 
 static void answer_first(struct stage *s, const struct fake_outcome *outcome)
@@ -181,20 +102,20 @@ static const struct fake_outcome bad = {.reason = REASON_CONNECTION_LOST,
 static void test_a_bad_parameter_touches_nothing(void **state)
 {
     static const char *const queries[] = {"id=one", "id=99999999999", "id=1&id=2", "name=x", ""};
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct answer answer;
 
     (void)state;
     for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
-        assert_true(ask(s, &e, &s->limited, queries[i], 0, &answer));
+        assert_true(ask(s, &e, &s->routes[LIMITED], queries[i], 0, &answer));
         assert_problem(&answer, REASON_BAD_PARAMETER);
         assert_true(answer.detail[0] != '\0');
         assert_null(answer.dependency);
         assert_int_equal(answer.attempts, 0);
         assert_null(e.call);
         endpoint_fini(&e);
-        assert_at_rest(s);
+        stage_assert_at_rest(s);
     }
     assert_int_equal(s->fake.wake_count, 0);
     assert_int_equal(counter_read(&s->fake.metrics.refused_full), 0);
@@ -204,13 +125,13 @@ static void test_a_bad_parameter_touches_nothing(void **state)
 /* A parameter is judged before the breaker: the caller's mistake is said even while it is open. */
 static void test_a_bad_parameter_is_said_while_the_breaker_is_open(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct answer answer;
 
     (void)state;
     admission_set_mode(&s->fake.dep.admission, BREAKER_FORCED_OPEN);
-    assert_true(ask(s, &e, &s->read, "id=one", 0, &answer));
+    assert_true(ask(s, &e, &s->routes[READ], "id=one", 0, &answer));
     assert_problem(&answer, REASON_BAD_PARAMETER);
     stage_destroy(s);
 }
@@ -241,17 +162,17 @@ static void assert_refused(struct stage *s, struct route *route, enum reason rea
 
 static void test_too_much_memory_in_use_refuses_before_a_permit(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct answer answer;
 
     (void)state;
-    counter_set(&s->memory_bytes, MAX_MEMORY_BYTES + 1);
-    assert_true(ask(s, &e, &s->limited, "id=1", 0, &answer));
+    counter_set(&s->memory_bytes, STAGE_MEMORY_MAX_BYTES + 1);
+    assert_true(ask(s, &e, &s->routes[LIMITED], "id=1", 0, &answer));
     assert_problem(&answer, REASON_OVERLOADED);
-    assert_at_rest(s);
-    counter_set(&s->memory_bytes, MAX_MEMORY_BYTES);
-    ask_and_wait(s, &e, &s->limited);
+    stage_assert_at_rest(s);
+    counter_set(&s->memory_bytes, STAGE_MEMORY_MAX_BYTES);
+    ask_and_wait(s, &e, &s->routes[LIMITED]);
     answer_first(s, &good);
     take_answer(s, &e, &answer);
     answer_fini(&answer);
@@ -265,7 +186,7 @@ static void open_the_breaker(struct stage *s)
     struct answer answer;
 
     for (int i = 0; i < 3; i++) {
-        ask_and_wait(s, &e, &s->read);
+        ask_and_wait(s, &e, &s->routes[READ]);
         answer_first(s, &bad);
         take_answer(s, &e, &answer);
         assert_problem(&answer, REASON_CONNECTION_LOST);
@@ -276,13 +197,13 @@ static void open_the_breaker(struct stage *s)
 
 static void test_an_open_breaker_refuses_at_once(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
 
     (void)state;
     open_the_breaker(s);
-    assert_refused(s, &s->read, REASON_BREAKER_OPEN);
-    assert_refused(s, &s->write, REASON_BREAKER_OPEN);
-    assert_refused(s, &s->limited, REASON_BREAKER_OPEN);
+    assert_refused(s, &s->routes[READ], REASON_BREAKER_OPEN);
+    assert_refused(s, &s->routes[WRITE], REASON_BREAKER_OPEN);
+    assert_refused(s, &s->routes[LIMITED], REASON_BREAKER_OPEN);
     assert_int_equal(counter_read(&s->fake.metrics.refused_open), 3);
     stage_destroy(s);
 }
@@ -290,7 +211,7 @@ static void test_an_open_breaker_refuses_at_once(void **state)
 /* At least what is left of the time open (± 10 %), and at most a quarter more, in whole seconds. */
 static void test_retry_after_tells_how_long_open_lasts(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct answer answer;
     bool seen[16] = {false};
@@ -302,7 +223,7 @@ static void test_retry_after_tells_how_long_open_lasts(void **state)
     fake_dependency_pass(&s->fake, 1000000);
     left_us = instant_span_us(s->fake.now, s->fake.breaker.reopen_at);
     for (int i = 0; i < 200; i++) {
-        assert_true(ask(s, &e, &s->read, "id=1", 0, &answer));
+        assert_true(ask(s, &e, &s->routes[READ], "id=1", 0, &answer));
         assert_true(answer.retry_after_s * INT64_C(1000000) >= left_us);
         assert_true((answer.retry_after_s - 1) * INT64_C(1000000) <= left_us + left_us / 4);
         assert_true(answer.retry_after_s < 16);
@@ -316,15 +237,15 @@ static void test_retry_after_tells_how_long_open_lasts(void **state)
 
 static void test_forced_open_refuses_and_auto_serves_again(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct answer answer;
 
     (void)state;
     admission_set_mode(&s->fake.dep.admission, BREAKER_FORCED_OPEN);
-    assert_refused(s, &s->read, REASON_BREAKER_OPEN);
+    assert_refused(s, &s->routes[READ], REASON_BREAKER_OPEN);
     admission_set_mode(&s->fake.dep.admission, BREAKER_AUTO);
-    ask_and_wait(s, &e, &s->read);
+    ask_and_wait(s, &e, &s->routes[READ]);
     answer_first(s, &good);
     take_answer(s, &e, &answer);
     assert_int_equal(answer.status, 200);
@@ -334,17 +255,17 @@ static void test_forced_open_refuses_and_auto_serves_again(void **state)
 
 static void test_a_full_bulkhead_refuses_at_once(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint inside[4];
     struct answer answer;
 
     (void)state;
     for (size_t i = 0; i < 4; i++) /* two permits, two places */
-        ask_and_wait(s, &inside[i], &s->read);
+        ask_and_wait(s, &inside[i], &s->routes[READ]);
     fake_dependency_take(&s->fake);
     assert_int_equal(fake_dependency_running_count(&s->fake), 2);
     assert_int_equal(fake_dependency_line_count(&s->fake), 2);
-    assert_refused(s, &s->read, REASON_BULKHEAD_FULL);
+    assert_refused(s, &s->routes[READ], REASON_BULKHEAD_FULL);
     assert_int_equal(counter_read(&s->fake.metrics.refused_full), 1);
 
     for (size_t i = 0; i < 4; i++) { /* first come, first served */
@@ -358,19 +279,19 @@ static void test_a_full_bulkhead_refuses_at_once(void **state)
 
 static void test_a_route_at_its_limit_refuses_and_others_go_on(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint first, other;
     struct answer answer;
 
     (void)state;
-    ask_and_wait(s, &first, &s->limited);
-    assert_refused(s, &s->limited, REASON_BULKHEAD_FULL);
-    ask_and_wait(s, &other, &s->read);
+    ask_and_wait(s, &first, &s->routes[LIMITED]);
+    assert_refused(s, &s->routes[LIMITED], REASON_BULKHEAD_FULL);
+    ask_and_wait(s, &other, &s->routes[READ]);
     fake_dependency_take(&s->fake);
     answer_first(s, &good);
     take_answer(s, &first, &answer);
     answer_fini(&answer);
-    ask_and_wait(s, &first, &s->limited);
+    ask_and_wait(s, &first, &s->routes[LIMITED]);
     answer_first(s, &good);
     take_answer(s, &other, &answer);
     answer_fini(&answer);
@@ -383,55 +304,45 @@ static void test_a_route_at_its_limit_refuses_and_others_go_on(void **state)
 /* The limit counts calls, not requests: who gave up still occupies the database. */
 static void test_a_limit_is_held_until_the_call_came_back(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct answer answer;
 
     (void)state;
-    ask_and_wait(s, &e, &s->limited);
+    ask_and_wait(s, &e, &s->routes[LIMITED]);
     fake_dependency_pass(&s->fake, 1000000);
     endpoint_give_up(&e, REASON_DEADLINE, s->fake.now, &answer);
     endpoint_fini(&e);
-    assert_refused(s, &s->limited, REASON_BULKHEAD_FULL);
+    assert_refused(s, &s->routes[LIMITED], REASON_BULKHEAD_FULL);
     answer_first(s, &good);
-    assert_refused(s, &s->limited, REASON_BULKHEAD_FULL);
+    assert_refused(s, &s->routes[LIMITED], REASON_BULKHEAD_FULL);
     discard_reply(s);
-    ask_and_wait(s, &e, &s->limited);
+    ask_and_wait(s, &e, &s->routes[LIMITED]);
     answer_first(s, &good);
     take_answer(s, &e, &answer);
     answer_fini(&answer);
     stage_destroy(s);
 }
 
-/* Of a sanitizer's allocator, which mallinfo2() does not know; absent otherwise. */
-size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
-
-static size_t allocated_bytes(void)
-{
-    if (__sanitizer_get_current_allocated_bytes != NULL)
-        return __sanitizer_get_current_allocated_bytes();
-    return mallinfo2().uordblks;
-}
-
 static void test_refusals_leave_no_memory_behind(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint inside[4], e;
     struct answer answer;
     size_t before;
 
     (void)state;
     for (size_t i = 0; i < 4; i++)
-        ask_and_wait(s, &inside[i], &s->read);
+        ask_and_wait(s, &inside[i], &s->routes[READ]);
     for (int i = 0; i < 100; i++) /* what the allocator keeps for itself, it keeps now */
-        assert_true(ask(s, &e, &s->read, "id=1", 0, &answer));
-    before = allocated_bytes();
+        assert_true(ask(s, &e, &s->routes[READ], "id=1", 0, &answer));
+    before = stage_allocated_bytes();
     for (int i = 0; i < 10000; i++) {
-        assert_true(ask(s, &e, &s->read, "id=1", 0, &answer));
+        assert_true(ask(s, &e, &s->routes[READ], "id=1", 0, &answer));
         endpoint_fini(&e);
         answer_fini(&answer);
     }
-    assert_int_equal(allocated_bytes(), before);
+    assert_int_equal(stage_allocated_bytes(), before);
     for (size_t i = 0; i < 4; i++) {
         answer_first(s, &good);
         take_answer(s, &inside[i], &answer);
@@ -444,13 +355,13 @@ static void test_refusals_leave_no_memory_behind(void **state)
 
 static void test_a_success_carries_its_body_and_times(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct answer answer;
 
     (void)state;
-    ask_and_wait(s, &e, &s->read);
-    assert_int_equal(e.deadline.us, s->fake.now.us + REQUEST_TIMEOUT_US);
+    ask_and_wait(s, &e, &s->routes[READ]);
+    assert_int_equal(e.deadline.us, s->fake.now.us + STAGE_REQUEST_TIMEOUT_US);
     fake_dependency_take(&s->fake);
     fake_dependency_running(&s->fake, 0)->outcome.waited_us = 11;
     fake_dependency_running(&s->fake, 0)->outcome.served_us = 22;
@@ -472,7 +383,7 @@ static void test_a_success_carries_its_body_and_times(void **state)
 
 static void test_a_large_body_moves_without_a_copy(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     char *text = malloc(200001);
     struct fake_outcome large = {.evidence = EVIDENCE_GOOD, .body = text, .is_large = true};
     const char *data;
@@ -484,7 +395,7 @@ static void test_a_large_body_moves_without_a_copy(void **state)
     assert_non_null(text);
     memset(text, 'x', 200000);
     text[200000] = '\0';
-    ask_and_wait(s, &e, &s->read);
+    ask_and_wait(s, &e, &s->routes[READ]);
     answer_first(s, &large);
     call = next_reply(s);
     data = call->outcome.body.data;
@@ -502,7 +413,7 @@ static void test_a_large_body_moves_without_a_copy(void **state)
 
 static void test_each_reason_becomes_its_status_and_keeps_its_detail(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
 
     (void)state;
     for (unsigned r = REASON_NONE + 1; r < REASON_COUNT; r++) {
@@ -511,7 +422,7 @@ static void test_each_reason_becomes_its_status_and_keeps_its_detail(void **stat
         struct endpoint e;
         struct answer answer;
 
-        ask_and_wait(s, &e, &s->write);
+        ask_and_wait(s, &e, &s->routes[WRITE]);
         answer_first(s, &outcome);
         take_answer(s, &e, &answer);
         assert_problem(&answer, (enum reason)r);
@@ -527,15 +438,15 @@ static void test_each_reason_becomes_its_status_and_keeps_its_detail(void **stat
 
 static void test_who_waits_too_long_in_the_line_is_told(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint inside[3];
     struct answer answer;
 
     (void)state;
     for (size_t i = 0; i < 3; i++)
-        ask_and_wait(s, &inside[i], &s->read);
+        ask_and_wait(s, &inside[i], &s->routes[READ]);
     fake_dependency_take(&s->fake);
-    fake_dependency_pass(&s->fake, QUEUE_TIMEOUT_US);
+    fake_dependency_pass(&s->fake, STAGE_QUEUE_TIMEOUT_US);
     take_answer(s, &inside[2], &answer);
     assert_problem(&answer, REASON_QUEUE_TIMEOUT);
     for (size_t i = 0; i < 2; i++) {
@@ -548,7 +459,7 @@ static void test_who_waits_too_long_in_the_line_is_told(void **state)
 
 static void test_draining_answers_everyone(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint inside[4];
     struct inbox_item *item, *next;
     struct answer answer;
@@ -556,9 +467,9 @@ static void test_draining_answers_everyone(void **state)
 
     (void)state;
     for (size_t i = 0; i < 4; i++)
-        ask_and_wait(s, &inside[i], i % 2 == 0 ? &s->read : &s->write);
+        ask_and_wait(s, &inside[i], i % 2 == 0 ? &s->routes[READ] : &s->routes[WRITE]);
     fake_dependency_drain(&s->fake);
-    for (item = inbox_drain(&s->replies); item != NULL; item = next, answered++) {
+    for (item = inbox_drain(&s->workers[0].replies); item != NULL; item = next, answered++) {
         struct call *call = LIST_ITEM(item, struct call, item);
         struct endpoint *e = call->request;
 
@@ -574,17 +485,17 @@ static void test_draining_answers_everyone(void **state)
 /* The whole way: closed, open, refused, rested, two trials, closed. */
 static void test_the_breaker_heals_through_trials(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint trials[2];
     struct answer answer;
 
     (void)state;
     open_the_breaker(s);
-    fake_dependency_pass(&s->fake, RESET_TIMEOUT_US + RESET_TIMEOUT_US / 10);
+    fake_dependency_pass(&s->fake, STAGE_RESET_TIMEOUT_US + STAGE_RESET_TIMEOUT_US / 10);
     assert_int_equal(admission_read(&s->fake.dep.admission).state, BREAKER_HALF_OPEN);
-    ask_and_wait(s, &trials[0], &s->read);
-    ask_and_wait(s, &trials[1], &s->read);
-    assert_refused(s, &s->read, REASON_BREAKER_OPEN);
+    ask_and_wait(s, &trials[0], &s->routes[READ]);
+    ask_and_wait(s, &trials[1], &s->routes[READ]);
+    assert_refused(s, &s->routes[READ], REASON_BREAKER_OPEN);
     for (size_t i = 0; i < 2; i++) {
         answer_first(s, &good);
         take_answer(s, &trials[i], &answer);
@@ -599,13 +510,13 @@ static void test_the_breaker_heals_through_trials(void **state)
 static void test_a_trial_whose_caller_hung_up_gives_its_slot_back(void **state)
 {
     static const struct fake_outcome stopped = {.reason = REASON_NONE};
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
 
     (void)state;
     open_the_breaker(s);
-    fake_dependency_pass(&s->fake, RESET_TIMEOUT_US + RESET_TIMEOUT_US / 10);
-    ask_and_wait(s, &e, &s->read);
+    fake_dependency_pass(&s->fake, STAGE_RESET_TIMEOUT_US + STAGE_RESET_TIMEOUT_US / 10);
+    ask_and_wait(s, &e, &s->routes[READ]);
     assert_int_equal(admission_read(&s->fake.dep.admission).trials_left, 1);
     endpoint_hang_up(&e);
     endpoint_fini(&e);
@@ -619,18 +530,18 @@ static void test_a_trial_whose_caller_hung_up_gives_its_slot_back(void **state)
 
 static void test_the_deadline_answers_now_and_the_call_is_told_to_stop(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct answer answer;
     struct call *call;
     uint64_t woken;
 
     (void)state;
-    ask_and_wait(s, &e, &s->read);
+    ask_and_wait(s, &e, &s->routes[READ]);
     fake_dependency_take(&s->fake);
     call = fake_dependency_running(&s->fake, 0);
     atomic_store(&call->is_sent, true);
-    fake_dependency_pass(&s->fake, REQUEST_TIMEOUT_US);
+    fake_dependency_pass(&s->fake, STAGE_REQUEST_TIMEOUT_US);
     woken = s->fake.wake_count;
     endpoint_give_up(&e, REASON_DEADLINE, s->fake.now, &answer);
     assert_problem(&answer, REASON_DEADLINE);
@@ -654,13 +565,13 @@ static void test_the_deadline_answers_now_and_the_call_is_told_to_stop(void **st
 
 static void test_the_deadline_takes_a_call_out_of_the_line(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint inside[3];
     struct answer answer;
 
     (void)state;
     for (size_t i = 0; i < 3; i++)
-        ask_and_wait(s, &inside[i], &s->read);
+        ask_and_wait(s, &inside[i], &s->routes[READ]);
     fake_dependency_take(&s->fake);
     endpoint_give_up(&inside[2], REASON_DEADLINE, s->fake.now, &answer);
     assert_problem(&answer, REASON_DEADLINE);
@@ -679,11 +590,11 @@ static void test_the_deadline_takes_a_call_out_of_the_line(void **state)
 /* What the deadline makes of a write, sent or not. */
 static void assert_write_at_deadline(bool is_sent, enum reason expected)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct answer answer;
 
-    ask_and_wait(s, &e, &s->write);
+    ask_and_wait(s, &e, &s->routes[WRITE]);
     fake_dependency_take(&s->fake);
     atomic_store(&fake_dependency_running(&s->fake, 0)->is_sent, is_sent);
     endpoint_give_up(&e, REASON_DEADLINE, s->fake.now, &answer);
@@ -723,18 +634,19 @@ static void assert_span(struct stage *s, struct route *route, int64_t caller_tim
 
 static void test_the_caller_may_only_shorten_the_deadline(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
 
     (void)state;
-    assert_span(s, &s->read, 0, REQUEST_TIMEOUT_US, false);
-    assert_span(s, &s->read, 1, 1, true);
-    assert_span(s, &s->read, REQUEST_TIMEOUT_US - 1, REQUEST_TIMEOUT_US - 1, true);
-    assert_span(s, &s->read, REQUEST_TIMEOUT_US, REQUEST_TIMEOUT_US, false);
-    assert_span(s, &s->read, INT64_MAX, REQUEST_TIMEOUT_US, false);
-    assert_span(s, &s->read, -1, REQUEST_TIMEOUT_US, false);
-    assert_span(s, &s->limited, 0, 1000000, false);
-    assert_span(s, &s->limited, 2000000, 1000000, false);
-    assert_span(s, &s->limited, 999999, 999999, true);
+    assert_span(s, &s->routes[READ], 0, STAGE_REQUEST_TIMEOUT_US, false);
+    assert_span(s, &s->routes[READ], 1, 1, true);
+    assert_span(s, &s->routes[READ], STAGE_REQUEST_TIMEOUT_US - 1, STAGE_REQUEST_TIMEOUT_US - 1,
+                true);
+    assert_span(s, &s->routes[READ], STAGE_REQUEST_TIMEOUT_US, STAGE_REQUEST_TIMEOUT_US, false);
+    assert_span(s, &s->routes[READ], INT64_MAX, STAGE_REQUEST_TIMEOUT_US, false);
+    assert_span(s, &s->routes[READ], -1, STAGE_REQUEST_TIMEOUT_US, false);
+    assert_span(s, &s->routes[LIMITED], 0, 1000000, false);
+    assert_span(s, &s->routes[LIMITED], 2000000, 1000000, false);
+    assert_span(s, &s->routes[LIMITED], 999999, 999999, true);
     stage_destroy(s);
 }
 
@@ -742,12 +654,12 @@ static void test_the_caller_may_only_shorten_the_deadline(void **state)
 
 static void test_a_hang_up_stops_the_call_and_nobody_is_answered(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct call *call;
 
     (void)state;
-    ask_and_wait(s, &e, &s->read);
+    ask_and_wait(s, &e, &s->routes[READ]);
     call = e.call;
     endpoint_hang_up(&e);
     assert_null(e.call);
@@ -762,12 +674,12 @@ static void test_a_hang_up_stops_the_call_and_nobody_is_answered(void **state)
 
 static void test_the_end_of_a_request_stops_its_call(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct call *call;
 
     (void)state;
-    ask_and_wait(s, &e, &s->read);
+    ask_and_wait(s, &e, &s->routes[READ]);
     call = e.call;
     endpoint_fini(&e);
     assert_true(atomic_load(&call->is_cancelled));
@@ -779,12 +691,12 @@ static void test_the_end_of_a_request_stops_its_call(void **state)
 /* The call came back while the deadline was being answered: the late answer goes nowhere. */
 static void test_an_answer_that_comes_with_the_deadline_is_given_once(void **state)
 {
-    struct stage *s = stage_create();
+    struct stage *s = set_stage();
     struct endpoint e;
     struct answer answer;
 
     (void)state;
-    ask_and_wait(s, &e, &s->read);
+    ask_and_wait(s, &e, &s->routes[READ]);
     answer_first(s, &good);
     endpoint_give_up(&e, REASON_DEADLINE, s->fake.now, &answer);
     assert_problem(&answer, REASON_DEADLINE);
@@ -844,11 +756,11 @@ static struct visitor *pick(struct crowd *c, bool is_waiting)
 
 static void come(struct crowd *c)
 {
-    struct route *routes[] = {&c->s->read, &c->s->write, &c->s->limited};
     struct visitor *v = pick(c, false);
+    struct route *route;
     const char *query = rand_below(&c->rand, 10) == 0 ? "id=x" : "id=1";
     int64_t timeout_us = rand_below(&c->rand, 3) == 0
-                             ? (int64_t)rand_below(&c->rand, 2 * (uint64_t)REQUEST_TIMEOUT_US)
+                             ? (int64_t)rand_below(&c->rand, 2 * (uint64_t)STAGE_REQUEST_TIMEOUT_US)
                              : 0;
     struct answer answer;
     struct raw_inputs inputs = {.query = {query, strlen(query)}};
@@ -856,8 +768,9 @@ static void come(struct crowd *c)
     if (v == NULL)
         return;
     c->begun++;
-    if (endpoint_begin(&v->e, &c->s->env, routes[rand_below(&c->rand, 3)], &inputs, timeout_us,
-                       c->s->fake.now, v, &answer)) {
+    route = &c->s->routes[rand_below(&c->rand, ROUTE_COUNT)];
+    if (endpoint_begin(&v->e, &c->s->workers[0].env, route, &inputs, timeout_us, c->s->fake.now, v,
+                       &answer)) {
         count_answer(c, &answer);
         end_visit(v);
     } else {
@@ -894,7 +807,7 @@ static void fire_deadlines(struct crowd *c)
 
 static void take_replies(struct crowd *c)
 {
-    struct inbox_item *item = inbox_drain(&c->s->replies), *next;
+    struct inbox_item *item = inbox_drain(&c->s->workers[0].replies), *next;
 
     for (; item != NULL; item = next) {
         struct call *call = LIST_ITEM(item, struct call, item);
@@ -903,7 +816,7 @@ static void take_replies(struct crowd *c)
 
         next = item->next;
         if (v == NULL) {
-            endpoint_discard(&c->s->env, call);
+            endpoint_discard(&c->s->workers[0].env, call);
             continue;
         }
         assert_true(v->is_waiting);
@@ -993,7 +906,7 @@ static void assert_laws(const struct crowd *c)
     assert_int_equal(v.in_use, fake_dependency_permit_count(f));
     assert_true(v.in_use <= f->dep.admission.max_concurrent);
     assert_true(v.queued <= f->dep.admission.max_queued);
-    assert_true(atomic_load(&c->s->limited.limit_in_use) <= c->s->limited.limit);
+    assert_true(atomic_load(&c->s->routes[LIMITED].limit_in_use) <= c->s->routes[LIMITED].limit);
     assert_int_equal(c->begun, c->answered + c->hung_up + waiting_count(c));
     if (v.state == BREAKER_HALF_OPEN)
         assert_int_equal(v.trials_left + fake_dependency_trial_count(f) + f->breaker.trials_passed,
@@ -1003,7 +916,7 @@ static void assert_laws(const struct crowd *c)
 static void everything_comes_to_an_end(struct crowd *c)
 {
     fake_dependency_take(&c->s->fake);
-    fake_dependency_pass(&c->s->fake, REQUEST_TIMEOUT_US);
+    fake_dependency_pass(&c->s->fake, STAGE_REQUEST_TIMEOUT_US);
     fire_deadlines(c);
     assert_int_equal(waiting_count(c), 0);
     fake_dependency_drain(&c->s->fake);
@@ -1017,7 +930,7 @@ static void test_any_order_of_events_answers_each_request_once(void **state)
 
     (void)state;
     assert_non_null(c);
-    c->s = stage_create();
+    c->s = set_stage();
     rand_init(&c->rand, STORY_SEED);
     for (int i = 0; i < EVENT_COUNT; i++) {
         something_happens(c);
@@ -1025,7 +938,7 @@ static void test_any_order_of_events_answers_each_request_once(void **state)
         if (i % 10000 != 9999)
             continue;
         everything_comes_to_an_end(c);
-        assert_at_rest(c->s);
+        stage_assert_at_rest(c->s);
     }
     assert_int_equal(c->begun, c->answered + c->hung_up);
 

@@ -2,6 +2,7 @@
 -- One customer, with what the orders so far come to.
 -- @param  id int4 min=1 example=7
 -- @result one
+-- @cache  max-age=10s stale-if-error=10m private
 SELECT c.id, c.name, c.city, c.joined_at,
        count(DISTINCT o.id) AS orders,
        coalesce(sum(l.quantity * l.unit_price), 0) AS spent

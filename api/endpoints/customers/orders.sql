@@ -1,5 +1,5 @@
 -- GET /customers/{id}/orders
--- A customer's orders, newest first.
+-- A customer's orders, newest first. Not stored: who has just ordered must see it here.
 -- @param id     int4 min=1 example=7
 -- @param status text optional enum=open,paid,shipped,cancelled example=shipped
 -- @param limit  int4 default=20 min=1 max=100

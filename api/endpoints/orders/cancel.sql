@@ -3,6 +3,7 @@
 -- such open order: asking twice does no harm.
 -- @param  id int4 min=1 example=2998
 -- @result exec
+-- @purges GET /customers/{id}
 WITH gone AS (
     DELETE FROM order_lines AS l
     USING orders AS o

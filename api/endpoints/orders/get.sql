@@ -1,5 +1,5 @@
 -- GET /orders/{id}
--- One order with its lines.
+-- One order with its lines. Not stored: what is paid or shipped is known now, or not at all.
 -- @param  id int4 min=1 example=11
 -- @result one
 SELECT o.id, o.customer_id, o.status, o.note, o.placed_at,

@@ -2,12 +2,15 @@
 -- Places an order: one statement takes the goods from the shelf, writes the order and its lines, or
 -- does none of it. products[i] is ordered quantities[i] times. More than there is on the shelf is a
 -- 422 that names `stock_is_not_negative`, an unknown customer a 409 that names `customer_exists`.
+-- It leaves stored products alone: their `stock` is soon fetched anew, and a purge at every order
+-- would leave nothing to answer with on the day the database is away.
 -- @param  customer_id int4 min=1 example=7
 -- @param  products    int4[] example=42
 -- @param  quantities  int4[] example=2
 -- @param  note        text optional maxlen=500
 -- @result one
 -- @status 201
+-- @purges GET /customers/{id}
 WITH wanted AS (
     SELECT w.product_id, sum(w.quantity)::int AS quantity
     FROM unnest(:products, :quantities) AS w (product_id, quantity)

@@ -5,6 +5,10 @@
 -- @param  restock      int4 default=0 min=-1000 max=1000 example=25
 -- @param  discontinued bool optional
 -- @result one
+-- @purges GET /products/{id}
+-- @purges GET /products
+-- @purges GET /search
+-- @purges GET /categories
 UPDATE products
 SET price = coalesce(:price, price),
     stock = stock + :restock,

@@ -6,6 +6,7 @@
 -- @param in_stock  bool default=false
 -- @param after     int4 default=0 min=0
 -- @param limit     int4 default=20 min=1 max=100 example=5
+-- @cache max-age=5s stale-while-revalidate=30s stale-if-error=10m
 SELECT p.id, p.sku, p.name, c.slug AS category, p.price, p.tags, p.stock
 FROM products AS p
 JOIN categories AS c ON c.id = p.category_id

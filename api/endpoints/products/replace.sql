@@ -7,6 +7,10 @@
 -- @param  weight_grams int4 min=1 max=100000 example=1450
 -- @param  tags         text[] default={} example=light
 -- @result one
+-- @purges GET /products/{id}
+-- @purges GET /products
+-- @purges GET /search
+-- @purges GET /reports/bestsellers
 UPDATE products
 SET name = :name, description = :description, price = :price, weight_grams = :weight_grams, tags = :tags
 WHERE id = :id

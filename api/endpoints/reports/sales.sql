@@ -4,6 +4,7 @@
 -- @param   until date default=2026-01-01 example=2025-06-01
 -- @timeout 2s
 -- @limit   2
+-- @cache   max-age=10m stale-while-revalidate=1h stale-if-error=24h
 SELECT to_char(date_trunc('month', o.placed_at AT TIME ZONE 'UTC'), 'YYYY-MM') AS month,
        c.slug AS category,
        sum(l.quantity) AS items,

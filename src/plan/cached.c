@@ -199,7 +199,7 @@ bool cached_begin(struct endpoint *e, struct bound_params *params, struct instan
     if (!endpoint_key(e->env->cache, e->route, params, &question.key))
         return out_of_memory(e, params, now, out);
     is_asked = cache_ask(e->env->cache, &question, &e->waiter, &verdict, &reply);
-    free((void *)(uintptr_t)question.key.bytes);
+    free((void *)question.key.bytes);
     if (!is_asked) {
         e->stored = reply.entry;
         return out_of_memory(e, params, now, out);

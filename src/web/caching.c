@@ -53,10 +53,19 @@ bool caching_status(const struct answer *answer, struct header_text *out)
     return true;
 }
 
+/* Nobody should keep what is past its time here, or what we would not keep: a purge may have been
+ * meant for it. */
+static bool is_worth_keeping(const struct answer *answer)
+{
+    if (answer->served == SERVED_LIVE)
+        return answer->cache.is_stored;
+    return answer->served == SERVED_STORED && answer->cache.ttl_us > 0;
+}
+
 static void write_worth(const struct answer *answer, bool is_private, struct header_text *out)
 {
     header_text_begin(out, is_private ? "private, " : "");
-    if (answer->served == SERVED_STALE || (is_stored(answer) && answer->cache.ttl_us <= 0)) {
+    if (!is_worth_keeping(answer)) {
         header_text_add(out, "max-age=0, must-revalidate");
         return;
     }

@@ -73,7 +73,7 @@ static void test_headers_say_what_the_cache_did(void **state)
         {"live, purged meanwhile",
          {.served = SERVED_LIVE, .entry = &entry, .cache = {.use = CACHE_USE_MISS}},
          "weir; fwd=miss",
-         "max-age=4",
+         "max-age=0, must-revalidate",
          NULL,
          NULL},
         {"stored, fresh",
@@ -162,8 +162,9 @@ static void test_headers_say_what_the_cache_did(void **state)
 
 static void test_private_answers_say_so_where_they_may_be_kept(void **state)
 {
-    struct answer answer = {
-        .served = SERVED_LIVE, .entry = &entry, .cache = {.use = CACHE_USE_MISS}};
+    struct answer answer = {.served = SERVED_LIVE,
+                            .entry = &entry,
+                            .cache = {.use = CACHE_USE_MISS, .is_stored = true}};
     struct header_text text;
 
     (void)state;

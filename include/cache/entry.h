@@ -1,8 +1,9 @@
 /* entry.h - a stored answer: key, body, entity tag; shared by reference. SPDX-License-Identifier:
  * MIT
  *
- * One block of memory. Whoever holds a reference may read what is immutable, and send the body
- * without copying it, also when the entry was long thrown out.
+ * One block of memory: of the shard that stores it, or malloc's where it is not stored. Whoever
+ * holds a reference may read what is immutable, and send the body without copying it, also when the
+ * entry was long thrown out.
  *
  * Owner    its references; the last entry_unref() frees it.
  * Threads  workers and the admin thread; never a dependency's (it would share their malloc arenas).
@@ -29,8 +30,11 @@ struct cache_key {
 
 enum { ETAG_BYTES = 34 }; /* 128 bits in hexadecimal, and the quotes */
 
+struct heap;
+
 struct entry {
     /* Immutable. */
+    struct heap *heap; /* whose memory it is, which lasts as long; NULL: malloc's */
     struct cache_key key;
     const char *body;
     size_t body_bytes;

@@ -65,6 +65,11 @@ static bool shard_init(struct shard *shard, size_t limit_bytes)
 {
     if (!store_init(&shard->store, limit_bytes))
         return false;
+    shard->heap = heap_create(limit_bytes - shard->store.bytes);
+    if (shard->heap == NULL) {
+        store_fini(&shard->store);
+        return false;
+    }
     ENSURE(pthread_mutex_init(&shard->lock, NULL) == 0);
     atomic_init(&shard->bytes, shard->store.bytes);
     return true;
@@ -74,6 +79,7 @@ static void shard_fini(struct shard *shard)
 {
     shard_drop_flights(shard);
     store_fini(&shard->store);
+    heap_close(shard->heap);
     (void)pthread_mutex_destroy(&shard->lock);
 }
 

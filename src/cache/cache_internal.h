@@ -23,6 +23,7 @@
 #include "base/list.h"
 #include "base/siphash.h"
 #include "cache/cache.h"
+#include "cache/heap_internal.h"
 #include "cache/store_internal.h"
 
 enum { FLIGHT_BUCKET_COUNT = 256, CACHE_LINE_BYTES = 64 };
@@ -30,6 +31,7 @@ enum { FLIGHT_BUCKET_COUNT = 256, CACHE_LINE_BYTES = 64 };
 /* Its own cache lines: workers that look into different shards do not meet. */
 struct shard {
     alignas(CACHE_LINE_BYTES) pthread_mutex_t lock; /* a leaf, but for a flight's cancel */
+    struct heap *heap;                              /* immutable; owned: where what is stored is */
     struct store store;
     struct flight *flights[FLIGHT_BUCKET_COUNT]; /* borrowed: their leaders' references */
 

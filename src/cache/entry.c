@@ -8,9 +8,11 @@
 #include <string.h>
 
 #include "base/siphash.h"
+#include "cache/entry_internal.h"
+#include "cache/heap_internal.h"
 
 /* What malloc keeps beside a block: two words at most. */
-#define BLOCK_HEADER_BYTES (2 * sizeof(size_t))
+#define MALLOC_HEADER_BYTES (2 * sizeof(size_t))
 
 /* Fixed, so that every instance gives a body the same tag, also after a restart. No secrets: who
  * can make two bodies collide only fools caches of their own answers. */
@@ -24,16 +26,6 @@ static void format_etag(char out_etag[ETAG_BYTES + 1], const char *body, size_t 
     (void)snprintf(out_etag, ETAG_BYTES + 1, "\"%016" PRIx64 "%016" PRIx64 "\"",
                    siphash(&etag_keys[0], body, body_bytes),
                    siphash(&etag_keys[1], body, body_bytes));
-}
-
-/* The struct, the key, the body. False: no memory is that large. */
-static bool count_block_bytes(size_t key_bytes, size_t body_bytes, size_t *out_bytes)
-{
-    size_t bytes;
-
-    if (__builtin_add_overflow(sizeof(struct entry), key_bytes, &bytes))
-        return false;
-    return !__builtin_add_overflow(bytes, body_bytes, out_bytes);
 }
 
 /* Both into the block, behind the struct. Either may be empty, and then NULL. */
@@ -52,24 +44,47 @@ static void copy_in(struct entry *entry, const struct cache_key *key, const char
     entry->body_bytes = body_bytes;
 }
 
-struct entry *entry_create(const struct cache_key *key, const char *body, size_t body_bytes,
-                           struct instant stored_at, int64_t lifetime_us, uint32_t epoch)
+bool entry_count_bytes(size_t key_bytes, size_t body_bytes, size_t *out_bytes)
 {
-    struct entry *entry;
-    size_t block_bytes;
+    size_t bytes;
 
-    if (!count_block_bytes(key->size_bytes, body_bytes, &block_bytes))
+    if (__builtin_add_overflow(sizeof(struct entry), key_bytes, &bytes))
+        return false;
+    return !__builtin_add_overflow(bytes, body_bytes, out_bytes);
+}
+
+/* heap NULL: malloc's. */
+static struct entry *block_alloc(struct heap *heap, size_t key_bytes, size_t body_bytes)
+{
+    size_t bytes;
+
+    if (!entry_count_bytes(key_bytes, body_bytes, &bytes))
         return NULL;
-    entry = malloc(block_bytes);
+    return heap != NULL ? heap_alloc(heap, bytes) : malloc(bytes);
+}
+
+static size_t block_cost_bytes(const struct heap *heap, struct entry *entry)
+{
+    if (heap != NULL)
+        return heap_block_bytes(entry);
+    return malloc_usable_size(entry) + MALLOC_HEADER_BYTES;
+}
+
+struct entry *entry_create_in(struct heap *heap, const struct cache_key *key, const char *body,
+                              size_t body_bytes, struct instant stored_at, int64_t lifetime_us,
+                              uint32_t epoch)
+{
+    struct entry *entry = block_alloc(heap, key->size_bytes, body_bytes);
+
     if (entry == NULL)
         return NULL;
-
     *entry = (struct entry){
+        .heap = heap,
         .key = *key,
         .stored_at = stored_at,
         .lifetime_us = lifetime_us,
         .epoch = epoch,
-        .cost_bytes = malloc_usable_size(entry) + BLOCK_HEADER_BYTES,
+        .cost_bytes = block_cost_bytes(heap, entry),
         .failure = REASON_NONE,
         .retry_at = {INT64_MIN},
     };
@@ -79,6 +94,12 @@ struct entry *entry_create(const struct cache_key *key, const char *body, size_t
     atomic_init(&entry->references, 1);
     atomic_init(&entry->is_void, false);
     return entry;
+}
+
+struct entry *entry_create(const struct cache_key *key, const char *body, size_t body_bytes,
+                           struct instant stored_at, int64_t lifetime_us, uint32_t epoch)
+{
+    return entry_create_in(NULL, key, body, body_bytes, stored_at, lifetime_us, epoch);
 }
 
 struct entry *entry_ref(struct entry *entry)
@@ -91,6 +112,10 @@ void entry_unref(struct entry *entry)
 {
     if (entry == NULL)
         return;
-    if (atomic_fetch_sub_explicit(&entry->references, 1, memory_order_acq_rel) == 1)
+    if (atomic_fetch_sub_explicit(&entry->references, 1, memory_order_acq_rel) > 1)
+        return;
+    if (entry->heap != NULL)
+        heap_free(entry->heap, entry);
+    else
         free(entry);
 }

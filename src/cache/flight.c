@@ -5,6 +5,12 @@
 
 #include "base/ensure.h"
 #include "cache/cache_internal.h"
+#include "cache/entry_internal.h"
+
+enum {
+    ROOM_STEP_SHARE = 4, /* a step lets a quarter of what is needed go */
+    ROOM_STEP_COUNT_MAX = 64,
+};
 
 /* ---- one flight ---- */
 
@@ -206,8 +212,58 @@ static void copy_text(char *out_text, size_t size_bytes, const char *text)
     (void)snprintf(out_text, size_bytes, "%s", text != NULL ? text : "");
 }
 
+static struct entry *make_entry_in(struct heap *heap, const struct flight *flight,
+                                   const struct flight_report *report)
+{
+    return entry_create_in(heap, &flight->key, report->body, report->body_bytes, report->now,
+                           freshness_draw_lifetime_us(report->policy, report->random),
+                           flight->epoch);
+}
+
+/* False: nothing is stored that could make room. */
+static bool make_room(struct shard *shard, size_t bytes)
+{
+    struct entry *gone = NULL;
+    bool is_evicted;
+
+    shard_lock(shard);
+    is_evicted = store_evict(&shard->store, bytes, &gone);
+    shard_unlock(shard);
+    entry_chain_unref(gone);
+    return is_evicted;
+}
+
+/* In the shard's memory; room for it is made in steps, as what goes need not be in one piece. NULL:
+ * too large, or what went is still being sent. */
+static struct entry *make_entry_to_store(struct shard *shard, const struct flight *flight,
+                                         const struct flight_report *report)
+{
+    size_t bytes;
+
+    if (!entry_count_bytes(flight->key.size_bytes, report->body_bytes, &bytes) ||
+        bytes > shard->store.limit_bytes / 2)
+        return NULL;
+    for (int steps = 0; steps < ROOM_STEP_COUNT_MAX; steps++) {
+        struct entry *entry = make_entry_in(shard->heap, flight, report);
+
+        if (entry != NULL || !make_room(shard, bytes / ROOM_STEP_SHARE))
+            return entry;
+    }
+    return NULL;
+}
+
+/* What cannot be stored is still an answer. NULL: out of memory. */
+static struct entry *make_entry(struct shard *shard, const struct flight *flight,
+                                const struct flight_report *report)
+{
+    struct entry *entry = make_entry_to_store(shard, flight, report);
+
+    return entry != NULL ? entry : make_entry_in(NULL, flight, report);
+}
+
 /* Before anybody else can look. */
-static void write_landing(struct flight *flight, const struct flight_report *report)
+static void write_landing(struct shard *shard, struct flight *flight,
+                          const struct flight_report *report)
 {
     struct landing *landing = &flight->landing;
 
@@ -219,9 +275,7 @@ static void write_landing(struct flight *flight, const struct flight_report *rep
     if (report->reason != REASON_NONE)
         return;
 
-    landing->entry =
-        entry_create(&flight->key, report->body, report->body_bytes, report->now,
-                     freshness_draw_lifetime_us(report->policy, report->random), flight->epoch);
+    landing->entry = make_entry(shard, flight, report);
     if (landing->entry == NULL) {
         landing->reason = REASON_INTERNAL;
         copy_text(landing->detail, sizeof landing->detail, "out of memory");
@@ -267,7 +321,8 @@ static void settle_locked(const struct cache *cache, struct shard *shard, struct
     if (is_outdated_locked(cache, flight) || is_overtaken_locked(flight, stored))
         return;
     if (landing->reason == REASON_NONE)
-        landing->is_stored = store_put(&shard->store, landing->entry, gone);
+        landing->is_stored =
+            landing->entry->heap != NULL && store_put(&shard->store, landing->entry, gone);
     else if (stored == NULL || flight->is_hung_up)
         return; /* a call that was stopped says nothing of the dependency */
     else if (landing->reason != REASON_NO_ROW)
@@ -309,7 +364,7 @@ void flight_land(struct cache *cache, struct flight *flight, const struct flight
     struct shard *shard = cache_shard(cache, flight->key.hash);
     struct entry *gone = NULL;
 
-    write_landing(flight, report);
+    write_landing(shard, flight, report);
     shard_lock(shard);
     settle_locked(cache, shard, flight, report, &gone);
     close_desks_locked(shard, flight);

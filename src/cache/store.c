@@ -276,6 +276,15 @@ void store_remove(struct store *store, struct entry *entry, struct entry **gone)
     *gone = entry;
 }
 
+bool store_evict(struct store *store, size_t bytes, struct entry **gone)
+{
+    size_t before_bytes = store->bytes;
+
+    while (store->entry_count > 0 && before_bytes - store->bytes < bytes)
+        evict_some(store, gone);
+    return store->bytes < before_bytes;
+}
+
 size_t store_sweep(struct store *store, size_t first, size_t count, store_is_dead_fn *is_dead,
                    const void *ctx, struct entry **gone)
 {

@@ -62,6 +62,9 @@ bool store_put(struct store *store, struct entry *entry, struct entry **gone);
 
 void store_remove(struct store *store, struct entry *entry, struct entry **gone);
 
+/* Lets entries of that many bytes go, or all there are. False: there was none. */
+bool store_evict(struct store *store, size_t bytes, struct entry **gone);
+
 /* Removes what is dead in `count` buckets from `first` on. Returns how many entries. */
 typedef bool store_is_dead_fn(const void *ctx, const struct entry *entry);
 size_t store_sweep(struct store *store, size_t first, size_t count, store_is_dead_fn *is_dead,

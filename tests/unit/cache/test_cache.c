@@ -310,6 +310,70 @@ static void test_an_answer_too_large_to_store_is_delivered_all_the_same(void **s
     end(&f);
 }
 
+static void store_many(struct fixture *f, int count)
+{
+    static int number;
+
+    for (int i = 0; i < count; i++) {
+        char name[24];
+
+        (void)snprintf(name, sizeof name, "cold %d", number++);
+        store(f, name, "[0]");
+    }
+}
+
+static void test_what_is_asked_for_again_outlives_what_is_asked_for_once(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    begin(&f);
+    store(&f, "once", "[1]");
+    store(&f, "again", "[2]");
+    expect(&f, "again", CACHE_HIT, "[2]");
+    store_many(&f, 10000);
+    expect(&f, "again", CACHE_HIT, "[2]");
+    expect_cold(&f, "once");
+    end(&f);
+}
+
+static void test_an_answer_being_sent_outlives_the_cache(void **state)
+{
+    struct fixture f;
+    struct asker held;
+
+    (void)state;
+    begin(&f);
+    store(&f, "k", "[1]");
+    assert_int_equal(ask(&f, &held, "k"), CACHE_HIT);
+    end(&f);
+    assert_memory_equal(held.reply.entry->body, "[1]", 3);
+    done(&held);
+}
+
+static void test_entries_of_all_sizes_find_room(void **state)
+{
+    static char body[CACHE_BYTES / 3];
+    struct fixture f;
+
+    (void)state;
+    begin(&f);
+    for (int i = 0; i < 20; i++) {
+        const struct flight_report report = {.body = body, .body_bytes = sizeof body};
+        struct asker a;
+        char name[24];
+
+        store_many(&f, 1000);
+        (void)snprintf(name, sizeof name, "large %d", i);
+        assert_int_equal(ask(&f, &a, name), CACHE_LEAD);
+        land(&f, a.reply.flight, &report);
+        assert_true(flight_landing(a.waiter.flight)->is_stored);
+        flight_leave(f.cache, &a.waiter, false);
+        assert_int_equal(drain(&f, 0), 1);
+    }
+    end(&f);
+}
+
 static void test_without_memory_for_a_flight_the_asker_is_told_so(void **state)
 {
     struct fixture f;
@@ -552,6 +616,9 @@ int main(void)
         cmocka_unit_test(test_an_expired_answer_is_none),
         cmocka_unit_test(test_a_row_that_is_gone_takes_its_answer_with_it),
         cmocka_unit_test(test_an_answer_too_large_to_store_is_delivered_all_the_same),
+        cmocka_unit_test(test_what_is_asked_for_again_outlives_what_is_asked_for_once),
+        cmocka_unit_test(test_an_answer_being_sent_outlives_the_cache),
+        cmocka_unit_test(test_entries_of_all_sizes_find_room),
         cmocka_unit_test(test_without_memory_for_a_flight_the_asker_is_told_so),
         cmocka_unit_test(test_without_memory_for_an_answer_the_flight_has_failed),
         cmocka_unit_test(test_a_purge_of_a_group_is_of_all_its_answers_and_of_no_other),

@@ -1,22 +1,38 @@
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/ensure.h"
 #include "base/rand.h"
 #include "cache/cache.h"
 #include "cmocka_all.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define IS_SANITIZED 1
+#endif
+#endif
+#ifndef IS_SANITIZED
+#define IS_SANITIZED 0
+#endif
+
 enum {
     THREAD_COUNT = 4,
     GROUP_COUNT = 2,
-    KEY_COUNT = 32,
+    KEY_COUNT = 256,
+    HOT_KEY_COUNT = 16,
     STEP_COUNT = 100000,  /* of all threads */
     SLOT_COUNT = 16,      /* requests of one thread at once */
     ASKERS_EACH = 125,    /* of one cold key, on each thread */
     COLD_KEY_COUNT = 200, /* of which each is asked for by all */
     BODY_BYTES = 100,
-    CACHE_BYTES = 16 * 1024, /* some sixty entries: there is eviction, too */
+    DISTINCT_KEYS_EACH = 250000,
+    LARGEST_BODY_BYTES = 32 * 1024,
+    CACHE_BYTES = 32 * 1024, /* fewer entries than keys: there is eviction, too */
 };
 
 static const struct cache_policy policy = {
@@ -211,8 +227,9 @@ static void check_facts(const struct worker *w)
 
 static void step(struct worker *w)
 {
-    uint32_t number = (uint32_t)rand_below(&w->rand, KEY_COUNT);
     uint64_t slot = rand_below(&w->rand, SLOT_COUNT), dice = rand_below(&w->rand, 100);
+    uint64_t keys = dice % 2 == 0 ? HOT_KEY_COUNT : KEY_COUNT;
+    uint32_t number = (uint32_t)rand_below(&w->rand, keys);
 
     if (dice < 60)
         ask(w, &w->slots[slot], number);
@@ -245,13 +262,27 @@ static void *run_at_random(void *ctx)
     return NULL;
 }
 
-/* Runs `body` on all threads at once, each with a worker of its own. */
-static void run_crowd(struct worker workers[THREAD_COUNT], size_t max_bytes,
-                      void *(*body)(void *ctx))
+static size_t read_resident_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    char line[128], *resident;
+
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    (void)fclose(file);
+    (void)strtoul(line, &resident, 10); /* the first number is the whole size */
+    return strtoul(resident, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Runs `body` on all threads at once, each with a worker of its own. Returns how large the process
+ * was at the end of it. */
+static size_t run_crowd(struct worker workers[THREAD_COUNT], size_t max_bytes,
+                        void *(*body)(void *ctx))
 {
     struct cache *cache = cache_create(max_bytes, GROUP_COUNT, THREAD_COUNT, cancel);
     struct inbox inboxes[THREAD_COUNT];
     pthread_barrier_t barrier;
+    size_t resident_bytes;
 
     assert_non_null(cache);
     assert_int_equal(pthread_barrier_init(&barrier, NULL, THREAD_COUNT), 0);
@@ -268,8 +299,10 @@ static void run_crowd(struct worker workers[THREAD_COUNT], size_t max_bytes,
 
     for (uint32_t i = 0; i < THREAD_COUNT; i++)
         assert_null(inbox_drain(&inboxes[i]));
+    resident_bytes = read_resident_bytes();
     (void)pthread_barrier_destroy(&barrier);
     cache_destroy(cache);
+    return resident_bytes;
 }
 
 static void test_whatever_happens_at_once_every_waiter_is_told_or_leaves_once(void **state)
@@ -278,7 +311,7 @@ static void test_whatever_happens_at_once_every_waiter_is_told_or_leaves_once(vo
     int flown = 0, cancelled = 0;
 
     (void)state;
-    run_crowd(workers, CACHE_BYTES, run_at_random);
+    (void)run_crowd(workers, CACHE_BYTES, run_at_random);
     for (int i = 0; i < THREAD_COUNT; i++) {
         const struct worker *w = &workers[i];
 
@@ -388,7 +421,7 @@ static void test_of_500_askers_of_a_cold_key_on_four_threads_exactly_one_leads(v
     struct sums sums;
 
     (void)state;
-    run_crowd(workers, (size_t)1 << 20, ask_for_cold_keys);
+    (void)run_crowd(workers, (size_t)1 << 20, ask_for_cold_keys);
     sums = sum_up(workers);
     assert_int_equal(sums.leads, COLD_KEY_COUNT);
     assert_int_equal(sums.waited, COLD_KEY_COUNT * ASKERS_EACH * THREAD_COUNT);
@@ -401,15 +434,68 @@ static void test_exactly_one_leads_also_while_it_lands(void **state)
     struct sums sums;
 
     (void)state;
-    run_crowd(workers, (size_t)1 << 20, ask_for_cold_keys_that_land);
+    (void)run_crowd(workers, (size_t)1 << 20, ask_for_cold_keys_that_land);
     sums = sum_up(workers);
     assert_int_equal(sums.leads, COLD_KEY_COUNT);
     assert_int_equal(sums.told, sums.waited);
 }
 
+/* ---- the process's memory ---- */
+
+/* Distinct keys, answers of all sizes, most of them small; a tenth is asked for again. */
+static void *fill_with_distinct_keys(void *ctx)
+{
+    static const char body[LARGEST_BODY_BYTES];
+    struct worker *w = ctx;
+    const uint32_t first = w->index * DISTINCT_KEYS_EACH;
+
+    for (uint32_t i = 0; i < DISTINCT_KEYS_EACH; i++) {
+        bool is_again = rand_below(&w->rand, 10) == 0;
+        uint32_t number = first + (is_again ? (uint32_t)rand_below(&w->rand, i + 1) : i);
+        struct cache_question question = question_of(w, &number);
+        struct waiter waiter = {.flight = NULL};
+        enum cache_verdict verdict;
+        struct cache_reply reply;
+        uint64_t most_bytes = LARGEST_BODY_BYTES >> rand_below(&w->rand, 8);
+
+        list_init(&waiter.link);
+        ENSURE(cache_ask(w->cache, &question, &waiter, &verdict, &reply));
+        entry_unref(reply.entry);
+        if (verdict != CACHE_LEAD)
+            continue;
+        flight_land(w->cache, reply.flight,
+                    &(struct flight_report){
+                        .now = w->now,
+                        .policy = &policy,
+                        .body = body,
+                        .body_bytes = (size_t)rand_below(&w->rand, most_bytes),
+                    });
+        cold_drain(w);
+    }
+    return NULL;
+}
+
+/* Sanitizers keep freed memory aside, and shadows: there the process's size says nothing. */
+static void test_the_process_grows_by_no_more_than_the_limit_and_a_tenth(void **state)
+{
+    const size_t limit_bytes = (size_t)32 << 20;
+    static struct worker workers[THREAD_COUNT];
+    size_t before, most;
+
+    (void)state;
+    if (IS_SANITIZED)
+        skip();
+    before = read_resident_bytes();
+    most = run_crowd(workers, limit_bytes, fill_with_distinct_keys);
+    if (most - before > limit_bytes / 10 * 11)
+        fail_msg("grew by %zu bytes", most - before);
+    assert_true(most - before > limit_bytes / 10 * 9); /* it is the cache that is measured */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_process_grows_by_no_more_than_the_limit_and_a_tenth),
         cmocka_unit_test(test_whatever_happens_at_once_every_waiter_is_told_or_leaves_once),
         cmocka_unit_test(test_of_500_askers_of_a_cold_key_on_four_threads_exactly_one_leads),
         cmocka_unit_test(test_exactly_one_leads_also_while_it_lands),

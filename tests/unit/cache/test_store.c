@@ -1,7 +1,4 @@
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/rand.h"
 #include "cache/store_internal.h"
@@ -405,6 +402,27 @@ static void test_entries_that_all_were_used_still_make_room(void **state)
     end(&f);
 }
 
+static void test_as_much_is_let_go_as_is_asked_for_or_all(void **state)
+{
+    struct fixture f;
+    size_t before_bytes;
+
+    (void)state;
+    begin(&f, LIMIT_BYTES);
+    assert_false(store_evict(&f.store, 1, &f.gone));
+    for (uint64_t number = 0; number < 100; number++)
+        (void)put(&f, number, 100);
+    before_bytes = f.store.bytes;
+    assert_true(store_evict(&f.store, 1000, &f.gone));
+    assert_true(before_bytes - f.store.bytes >= 1000);
+    assert_true(before_bytes - f.store.bytes < 2000);
+    assert_null(find(&f, 0)); /* the oldest */
+    assert_non_null(find(&f, 99));
+    assert_true(store_evict(&f.store, LIMIT_BYTES, &f.gone));
+    assert_int_equal(f.store.entry_count, 0);
+    end(&f);
+}
+
 /* ---- sweeping ---- */
 
 static bool has_odd_number(const void *ctx, const struct entry *entry)
@@ -435,52 +453,9 @@ static void test_a_sweep_takes_the_dead_of_the_buckets_it_is_given(void **state)
     end(&f);
 }
 
-/* ---- the process's memory ---- */
-
-static size_t read_resident_bytes(void)
-{
-    FILE *file = fopen("/proc/self/statm", "re");
-    char line[128], *resident;
-
-    assert_non_null(file);
-    assert_non_null(fgets(line, sizeof line, file));
-    (void)fclose(file);
-    (void)strtoul(line, &resident, 10); /* the first number is the whole size */
-    return strtoul(resident, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
-}
-
-/* Sanitizers keep freed memory aside, and shadows: there the process's size says nothing. */
-static void test_the_process_grows_by_no_more_than_the_limit_and_a_tenth(void **state)
-{
-    enum { KEY_COUNT = 1000000 };
-    const size_t limit_bytes = (size_t)32 << 20;
-    struct fixture f;
-    size_t before, grown;
-
-    (void)state;
-    if (IS_SANITIZED)
-        skip();
-    begin(&f, limit_bytes);
-    before = read_resident_bytes();
-    for (uint64_t number = 0; number < KEY_COUNT; number++) {
-        size_t size_bytes = (size_t)rand_below(&f.rand, RANDOM_BYTES_MAX);
-
-        /* Most are small, a few are asked for again. */
-        (void)ask(&f, number, number % 4 == 0 ? size_bytes : size_bytes / 8);
-        if (number % 10 == 0)
-            (void)ask(&f, number - number % 100, size_bytes);
-    }
-    grown = read_resident_bytes() - before;
-    if (grown > limit_bytes / 10 * 11)
-        fail_msg("grew by %zu bytes", grown);
-    assert_true(grown > limit_bytes / 2); /* it is the store that is measured */
-    end(&f);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_process_grows_by_no_more_than_the_limit_and_a_tenth),
         cmocka_unit_test(test_what_was_put_is_found_until_it_is_removed),
         cmocka_unit_test(test_keys_with_the_same_hash_are_told_apart),
         cmocka_unit_test(test_a_newer_answer_replaces_the_older_in_its_place),
@@ -496,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_main_lets_those_go_that_are_asked_for_no_more),
         cmocka_unit_test(test_a_scan_leaves_the_hot_ones_their_place),
         cmocka_unit_test(test_entries_that_all_were_used_still_make_room),
+        cmocka_unit_test(test_as_much_is_let_go_as_is_asked_for_or_all),
         cmocka_unit_test(test_a_sweep_takes_the_dead_of_the_buckets_it_is_given),
     };
 

@@ -294,15 +294,15 @@ static bool is_cancelled(const struct call *call)
 
 static void drop_waiting(struct postgres *p, struct call *call)
 {
-    struct failure none;
+    struct failure failure;
 
     if (!call->is_hung_up) {
         fail_waiting(p, call);
         return;
     }
-    failure_set(&none, REASON_NONE, EVIDENCE_NONE, "the caller hung up");
+    failure_set(&failure, REASON_DEADLINE, EVIDENCE_NONE, "the caller hung up");
     list_remove(&call->link);
-    postgres_fail(p, call, &none);
+    postgres_fail(p, call, &failure);
 }
 
 static struct postgres_session *find_cancelled(const struct postgres *p)

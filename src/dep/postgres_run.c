@@ -703,7 +703,7 @@ void run_cancelled(struct postgres_session *s)
     struct failure failure;
 
     if (s->call->is_hung_up)
-        failure_set(&failure, REASON_NONE, EVIDENCE_NONE, "the caller hung up");
+        failure_set(&failure, REASON_DEADLINE, EVIDENCE_NONE, "the caller hung up");
     else
         deadline_failure(s->call, &failure);
     fail_and_clean(s, &failure);

@@ -88,10 +88,19 @@ void endpoint_outcome(struct endpoint *e, struct call *call, struct instant now,
     endpoint_discard(e->env, call);
 }
 
-/* Also when nobody waited for it any more: the write happened. */
+/* The write happened, or for all we know may have: it was sent, and then stopped or lost. */
+static bool may_have_written(const struct call *call)
+{
+    enum reason reason = call->outcome.reason;
+
+    return reason == REASON_NONE || reason == REASON_OUTCOME_UNKNOWN ||
+           (reason == REASON_DEADLINE && atomic_load(&call->is_sent));
+}
+
+/* Also when nobody waited for it any more. */
 static void purge_after(const struct endpoint_env *env, const struct call *call)
 {
-    if (call->outcome.reason != REASON_NONE)
+    if (!may_have_written(call))
         return;
     for (size_t i = 0; i < call->route->purge_count; i++)
         cache_purge_group(env->cache, call->route->purges[i]);

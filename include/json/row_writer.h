@@ -7,7 +7,8 @@
  * json and jsonb as they are, dates and times in ISO 8601, arrays as arrays, all else its text.
  *
  * Owner    row_shape_create() .. row_shape_destroy() by the session's statement.
- * Session  client_encoding UTF8 and DateStyle ISO, or dates are not to_json's.
+ * Session  client_encoding UTF8. With a DateStyle other than ISO, value_type_is_dated() types are
+ *          the server's to write.
  * Threads  one owner.
  * Errors   through the buffer: past its limit it is `failed`. */
 #ifndef JSON_ROW_WRITER_H
@@ -26,6 +27,7 @@ enum value_kind {
     VALUE_DATE,        /* as text: DateStyle ISO is what to_json writes */
     VALUE_TIMESTAMP,   /* T instead of the space */
     VALUE_TIMESTAMPTZ, /* and the zone as +HH:MM */
+    VALUE_SERVER,      /* only the server can write it: let it, with to_json(), then VALUE_JSON */
     VALUE_UNKNOWN,     /* not built in: look it up in pg_type */
 };
 
@@ -40,6 +42,9 @@ struct value_type {
  * means fixed by pg_type.dat. Unknown are also those whose text does not say enough: records,
  * anyarray, arrays of vectors, and arrays of information_schema's domains. */
 struct value_type value_type_of(uint32_t type_oid);
+
+/* Its text depends on DateStyle, and what to_json() writes does not. */
+bool value_type_is_dated(struct value_type type);
 
 struct row_shape;
 

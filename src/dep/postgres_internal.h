@@ -121,6 +121,7 @@ enum session_goal {
     GOAL_LOOK_UP_PARAMS,
     GOAL_PREPARE,
     GOAL_LOOK_UP_COLUMNS,
+    GOAL_WRAP,
     GOAL_EXECUTE,
     GOAL_CLEAN,
 };
@@ -133,6 +134,7 @@ enum step {
     STEP_SET_MODE,
     STEP_SET_TIMEOUT,
     STEP_LOOK_UP,
+    STEP_DROP, /* of a prepared statement */
     STEP_PREPARE,
     STEP_DESCRIBE,
     STEP_BEGIN,
@@ -147,6 +149,7 @@ enum { STEPS_MAX = 16 };
 /* One route's statement on one session. */
 struct statement {
     bool is_prepared;
+    bool is_wrapped;  /* the server writes some of its columns: see query/wrap.h */
     uint32_t version; /* in its name; grows when it must be prepared again */
     int column_count;
     struct value_type *types; /* owned; column_count entries, from RowDescription */
@@ -179,6 +182,7 @@ struct postgres_session {
     /* Logged in. */
     int32_t backend_pid, backend_key; /* for cancels; 0: unknown */
     bool is_read_write;               /* default_transaction_read_only is off */
+    bool has_iso_dates;               /* DateStyle: the server or the role may have another */
     int64_t timeout_ms;               /* what the server believes statement_timeout is */
     int64_t asked_timeout_ms;         /* what the batch under way sets it to; 0: nothing */
     struct instant opened_at, retire_at, idle_since;
@@ -351,17 +355,28 @@ void statement_name(const struct route *route, const struct statement *st, char 
 bool statement_send_prepare(struct postgres_session *s, const struct route *route);
 bool statement_described(struct postgres_session *s, const struct route *route,
                          const PGresult *result);
+/* Of those that only the server can write, the index of the first column, or -1. */
+int statement_server_column(const struct postgres_session *s, const struct route *route);
+/* Prepares it again, around itself, so that the server writes those columns. STATEMENT_LOST: the
+ * connection is; STATEMENT_REFUSED: one of this kind cannot be wrapped. */
+enum statement_sent { STATEMENT_SENT, STATEMENT_LOST, STATEMENT_REFUSED };
+enum statement_sent statement_send_wrapped(struct postgres_session *s, const struct route *route);
+/* False: its columns are no longer those that were wrapped. */
+bool statement_wrapped_described(struct postgres_session *s, const struct route *route,
+                                 const PGresult *result);
 /* Index of the next parameter or column whose type must be looked up, or -1. */
 int statement_unknown_param(const struct postgres *p, const struct route *route);
 /* Also takes over the types that are known by now. */
 int statement_unknown_column(struct postgres_session *s, const struct route *route);
 bool statement_send_param_lookup(struct postgres_session *s, const struct route *route, int index);
 bool statement_send_column_lookup(struct postgres_session *s, const struct route *route, int index);
-/* Takes the answer in s->lookup_*. False: no such type, or one that cannot be written: *out. */
+/* Takes the answer in s->lookup_*. False: no such type: *out. */
 bool statement_take_param_lookup(struct postgres_session *s, const struct route *route,
                                  struct failure *out);
-bool statement_take_column_lookup(struct postgres_session *s, const struct route *route,
-                                  const PGresult *row, struct failure *out);
+void statement_take_column_lookup(struct postgres_session *s, const struct route *route,
+                                  const PGresult *row);
+/* They may have been dropped, and made anew. */
+void statement_forget_types(struct postgres *p);
 /* All types are known: the statement is ready. */
 bool statement_finish(struct postgres_session *s, const struct route *route);
 

@@ -107,7 +107,7 @@ static void begin_batch(struct postgres_session *s, enum session_goal goal)
 }
 
 /* Every session bounds what the server does for it, so that PostgreSQL lets go even if weir
- * freezes. DateStyle ISO is how to_json() writes dates. */
+ * freezes. */
 bool run_set_up(struct postgres_session *s)
 {
     static const char sql[] =
@@ -115,7 +115,6 @@ bool run_set_up(struct postgres_session *s)
         " pg_catalog.set_config('idle_in_transaction_session_timeout', $2, false),"
         " pg_catalog.set_config('tcp_user_timeout', $2, false),"
         " pg_catalog.set_config('default_transaction_read_only', 'on', false),"
-        " pg_catalog.set_config('DateStyle', 'ISO', false),"
         " CASE WHEN pg_catalog.current_setting('server_version_num')::int4 >= 140000 THEN"
         " pg_catalog.set_config('client_connection_check_interval', $3, false) END";
     char timeout[24], idle[24], check[24];
@@ -396,19 +395,38 @@ static void take_rows(struct postgres_session *s, PGresult *result)
         fail_and_clean(s, &failure);
 }
 
+/* In place of what the server says about a text that nobody wrote. */
+static void cannot_wrap(struct postgres_session *s)
+{
+    failure_set(&s->batch_failure, REASON_QUERY_INVALID, EVIDENCE_NONE,
+                "column %d of the result has a type that only the server can write as JSON, and "
+                "not in a statement of this kind by itself; write to_json(...) around that column",
+                statement_server_column(s, s->route) + 1);
+}
+
 /* ---- results ---- */
 
 static void take_lookup(struct postgres_session *s, const PGresult *result)
 {
-    struct failure failure;
-
     s->has_lookup_row = PQntuples(result) == 1 && PQgetisnull(result, 0, 0) == 0;
     if (!s->has_lookup_row)
         return;
     (void)snprintf(s->lookup_text, sizeof s->lookup_text, "%s", PQgetvalue(result, 0, 0));
-    if (s->goal == GOAL_LOOK_UP_COLUMNS &&
-        !statement_take_column_lookup(s, s->route, result, &failure))
-        s->batch_failure = failure;
+    if (s->goal == GOAL_LOOK_UP_COLUMNS)
+        statement_take_column_lookup(s, s->route, result);
+}
+
+static void take_description(struct postgres_session *s, const PGresult *result)
+{
+    if (s->goal == GOAL_WRAP) {
+        if (!statement_wrapped_described(s, s->route, result)) {
+            failure_set(&s->batch_failure, REASON_QUERY_INVALID, EVIDENCE_NONE,
+                        "the columns of the result changed while the statement was prepared");
+            s->batch_failure.again = AGAIN_PREPARE;
+        }
+    } else if (!statement_described(s, s->route, result)) {
+        failure_set(&s->batch_failure, REASON_INTERNAL, EVIDENCE_NONE, "out of memory");
+    }
 }
 
 static void take_good_result(struct postgres_session *s, enum step step, PGresult *result)
@@ -418,8 +436,7 @@ static void take_good_result(struct postgres_session *s, enum step step, PGresul
         take_lookup(s, result);
         break;
     case STEP_DESCRIBE:
-        if (!statement_described(s, s->route, result))
-            failure_set(&s->batch_failure, REASON_INTERNAL, EVIDENCE_NONE, "out of memory");
+        take_description(s, result);
         break;
     case STEP_STATEMENT:
         take_rows(s, result);
@@ -430,6 +447,7 @@ static void take_good_result(struct postgres_session *s, enum step step, PGresul
     case STEP_SET_UP:
     case STEP_PREPARE_SET:
     case STEP_SET_TIMEOUT:
+    case STEP_DROP:
     case STEP_PREPARE:
     case STEP_BEGIN:
     case STEP_COMMIT:
@@ -472,6 +490,26 @@ void run_step_done(struct postgres_session *s, enum step step)
 
 /* ---- batches ---- */
 
+/* The text around the statement no longer fits its columns, or never did. */
+static bool is_misfit(const struct postgres_session *s, const char *sqlstate)
+{
+    return (s->goal == GOAL_WRAP || s->statements[s->route->id].is_wrapped) &&
+           (strncmp(sqlstate, "42", 2) == 0 ||
+            (s->goal == GOAL_WRAP && strcmp(sqlstate, "0A000") == 0));
+}
+
+/* What is prepared is stale; or a type that it names was dropped and made anew, which the server
+ * calls an internal error (XX000). What may also be just what it says is worth one try. */
+static bool may_prepare_again(const struct postgres_session *s)
+{
+    const struct failure *failure = &s->batch_failure;
+    uint32_t count = s->call->prepared_again_count;
+
+    if (is_misfit(s, failure->sqlstate) || strcmp(failure->sqlstate, "XX000") == 0)
+        return count == 0 && !s->route->may_commit_inside;
+    return failure->again == AGAIN_PREPARE && count < PREPARE_AGAIN_MAX;
+}
+
 /* After a failure that another Parse may cure, unseen by the caller. A session that slept through
  * one change may wake in the middle of the next: each of them costs one try. */
 static bool try_again(struct postgres_session *s)
@@ -479,10 +517,11 @@ static bool try_again(struct postgres_session *s)
     struct call *call = s->call;
     const struct failure *failure = &s->batch_failure;
 
-    if (failure->again != AGAIN_PREPARE || call->prepared_again_count >= PREPARE_AGAIN_MAX ||
-        s->is_ending || s->cancel != NULL) /* a cancel under way would meet the second try */
+    if (!may_prepare_again(s) || s->is_ending ||
+        s->cancel != NULL) /* a cancel under way would meet the second try */
         return false;
     call->prepared_again_count++;
+    statement_forget_types(s->owner);
     if (strcmp(failure->sqlstate, "26000") == 0)
         s->has_set_statement = false; /* somebody deallocated all */
     s->statements[s->route->id].is_prepared = false;
@@ -516,13 +555,41 @@ static void batch_failed(struct postgres_session *s)
 
     if (try_again(s))
         return;
+    if (s->goal == GOAL_WRAP && is_misfit(s, failure.sqlstate)) {
+        cannot_wrap(s);
+        failure = s->batch_failure;
+    }
+    if (s->statements[s->route->id].is_wrapped)
+        failure.position = 0; /* it is of the text around the statement, too */
     adjust_failure(s, &failure);
     if (failure.reason == REASON_WRONG_NODE)
         pool_drop_read_write(s->owner);
     fail_and_clean(s, &failure);
 }
 
-/* Parse and Describe are through: are all column types known? */
+static void statement_ready(struct postgres_session *s)
+{
+    if (statement_finish(s, s->route)) {
+        go_on(s);
+        return;
+    }
+    failure_set(&s->batch_failure, REASON_INTERNAL, EVIDENCE_NONE, "out of memory");
+    batch_failed(s);
+}
+
+static void wrap(struct postgres_session *s)
+{
+    enum statement_sent sent;
+
+    begin_batch(s, GOAL_WRAP);
+    sent = statement_send_wrapped(s, s->route);
+    if (sent == STATEMENT_REFUSED)
+        cannot_wrap(s);
+    if (sent == STATEMENT_LOST || !send_sync(s))
+        run_lost(s);
+}
+
+/* Parse and Describe are through: are all column types known, and can we write them? */
 static void columns_known_or_asked(struct postgres_session *s)
 {
     int unknown = statement_unknown_column(s, s->route);
@@ -531,11 +598,10 @@ static void columns_known_or_asked(struct postgres_session *s)
         begin_batch(s, GOAL_LOOK_UP_COLUMNS);
         if (!statement_send_column_lookup(s, s->route, unknown) || !send_sync(s))
             run_lost(s);
-    } else if (statement_finish(s, s->route)) {
-        go_on(s);
+    } else if (statement_server_column(s, s->route) >= 0) {
+        wrap(s);
     } else {
-        failure_set(&s->batch_failure, REASON_INTERNAL, EVIDENCE_NONE, "out of memory");
-        batch_failed(s);
+        statement_ready(s);
     }
 }
 
@@ -581,6 +647,9 @@ static void busy_batch_done(struct postgres_session *s)
         break;
     case GOAL_PREPARE:
         columns_known_or_asked(s);
+        break;
+    case GOAL_WRAP:
+        statement_ready(s);
         break;
     case GOAL_EXECUTE:
         execute_done(s);

@@ -131,6 +131,12 @@ struct value_type value_type_of(uint32_t type_oid)
     return (struct value_type){.kind = VALUE_UNKNOWN, .delimiter = ','};
 }
 
+bool value_type_is_dated(struct value_type type)
+{
+    return type.kind == VALUE_DATE || type.kind == VALUE_TIMESTAMP ||
+           type.kind == VALUE_TIMESTAMPTZ;
+}
+
 /* --- single values --------------------------------------------------------------------------- */
 
 /* buffer_append(), inlined: this runs for every cell. */
@@ -217,6 +223,7 @@ static void scalar_write(struct buffer *out, enum value_kind kind, const char *t
         break;
     case VALUE_TEXT:
     case VALUE_DATE:
+    case VALUE_SERVER:
     case VALUE_UNKNOWN:
         json_text_append(out, text, size_bytes);
         break;

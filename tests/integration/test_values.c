@@ -110,10 +110,10 @@ static const char *const values[] = {
     "'so happy'::mood",
     "7::positive",
     "NULL::mood",
-    "to_json(ROW(1, 'a \"b\", \\c')::pair)",
-    "to_json(ROW(NULL, NULL)::pair)",
-    "to_json(ROW(1, 'x', ROW(2, 'y')::pair))",
-    "to_json(NULL::pair)",
+    "ROW(1, 'a \"b\", \\c')::pair",
+    "ROW(NULL, NULL)::pair",
+    "ROW(1, 'x', ROW(2, 'y')::pair)",
+    "NULL::pair",
     /* ranges */
     "int4range(1, 5)",
     "numrange(NULL, 1.50, '[]')",
@@ -133,7 +133,7 @@ static const char *const values[] = {
     "ARRAY['{\"a\": 1}'::jsonb, 'null'::jsonb]",
     "ARRAY['{\"a\":  1}'::json]",
     "ARRAY['sad', 'so happy']::mood[]",
-    "to_json(ARRAY[ROW(1, 'a,b')::pair, NULL]::pair[])",
+    "ARRAY[ROW(1, 'a,b')::pair, NULL]::pair[]",
     "ARRAY['(1,1),(0,0)'::box, '(3,3),(2,2)'::box]",
     "ARRAY['\\x00ff'::bytea]",
     "ARRAY[1, 2]::positive[]",
@@ -145,10 +145,6 @@ static const char *const values[] = {
     "ARRAY[[['a']]]::varchar[]",
 };
 enum { VALUE_COUNT = sizeof values / sizeof values[0] };
-
-/* Only the server can write these; weir says that they want to_json(). */
-static const char *const composites[] = {"ROW(1, 'x')::pair", "ARRAY[ROW(1, 'x')::pair]"};
-enum { COMPOSITE_COUNT = sizeof composites / sizeof composites[0] };
 
 /* Settings of a server that change how it writes values. */
 static const char *const server_settings[] = {
@@ -253,18 +249,6 @@ static void write_value_routes(struct weir_process *weir)
     }
 }
 
-static void write_composite_routes(struct weir_process *weir)
-{
-    for (size_t i = 0; i < COMPOSITE_COUNT; i++) {
-        char *name = scratch_format("c%zu.sql", i);
-        char *text = scratch_format("-- GET /c/%zu\nSELECT %s AS v\n", i, composites[i]);
-
-        weir_write(weir, name, text);
-        free(text);
-        free(name);
-    }
-}
-
 static void write_object_route(struct weir_process *weir)
 {
     char *list = scratch_format("%s AS \"c 0\\\"\"\"", values[0]);
@@ -310,7 +294,6 @@ static int start_all(void **state)
     dependencies = exchange_primary(f->pg, 0, NULL);
     f->weir = weir_create(&(struct weir_setup){.dependencies = dependencies});
     write_value_routes(f->weir);
-    write_composite_routes(f->weir);
     write_object_route(f->weir);
     write_sent_routes(f->weir);
     weir_start(f->weir);
@@ -387,7 +370,6 @@ static void apply_settings(struct fixture *f, const char *settings)
         free(sql);
     }
     free(list);
-    private_postgres_exec(f->pg, "SET DateStyle = 'ISO'"); /* as weir's own sessions */
     open_anew(f);
 }
 
@@ -428,22 +410,6 @@ static void test_an_object_holds_each_value_under_its_name(void **state)
     }
     assert_string_equal(at, "}");
     http_answer_fini(&answer);
-}
-
-static void test_a_composite_is_refused_in_words_that_say_what_to_do(void **state)
-{
-    struct fixture *f = *state;
-
-    for (size_t i = 0; i < COMPOSITE_COUNT; i++) {
-        char *path = scratch_format("/c/%zu", i);
-        struct http_answer answer = exchange_ask(f->weir, &(struct exchange){.path = path});
-
-        assert_int_equal(answer.status, 500);
-        assert_non_null(strstr(answer.body, "\"reason\":\"query-invalid\""));
-        assert_non_null(strstr(answer.body, "wrap it in to_json()"));
-        http_answer_fini(&answer);
-        free(path);
-    }
 }
 
 /* --- in --- */
@@ -506,7 +472,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_value_is_what_to_json_gives),
         cmocka_unit_test(test_an_object_holds_each_value_under_its_name),
-        cmocka_unit_test(test_a_composite_is_refused_in_words_that_say_what_to_do),
         cmocka_unit_test(test_every_type_comes_in_by_query),
         cmocka_unit_test(test_every_type_comes_in_by_body),
     };

@@ -1,12 +1,13 @@
-/* entry.h - a stored answer: key, body, entity tag; shared by reference. SPDX-License-Identifier:
- * MIT
+/* entry.h - a stored answer: key, body, entity tag; shared by reference.
+ * SPDX-License-Identifier: MIT
  *
  * One block of memory: of the shard that stores it, or malloc's where it is not stored. Whoever
  * holds a reference may read what is immutable, and send the body without copying it, also when the
  * entry was long thrown out.
  *
  * Owner    its references; the last entry_unref() frees it.
- * Threads  workers and the admin thread; never a dependency's (it would share their malloc arenas).
+ * Threads  workers and the admin thread; never a dependency's: one that is halted could hold a lock
+ *          of the memory's.
  * Units    _bytes bytes. */
 #ifndef CACHE_ENTRY_H
 #define CACHE_ENTRY_H

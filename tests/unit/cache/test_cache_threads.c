@@ -31,7 +31,7 @@ enum {
     COLD_KEY_COUNT = 200, /* of which each is asked for by all */
     BODY_BYTES = 100,
     DISTINCT_KEYS_EACH = 250000,
-    LARGEST_BODY_BYTES = 32 * 1024,
+    LARGEST_BODY_BYTES = 8 * 1024,
     CACHE_BYTES = 32 * 1024, /* fewer entries than keys: there is eviction, too */
 };
 

@@ -112,7 +112,6 @@ struct metrics {
     size_t dependency_count;
     struct thread_metrics *threads; /* owned */
     size_t thread_count;
-    counter http_connections; /* gauge */
     counter memory_bytes;     /* gauge: request bodies and answers not yet sent */
     int64_t started_wall_us;
 };

@@ -1,8 +1,11 @@
 #include "observe/health.h"
 
+#include <string.h>
+
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/ensure.h"
+#include "json/json_text.h"
 
 static const char *const status_names[] = {
     [HEALTH_PASS] = "pass", [HEALTH_WARN] = "warn", [HEALTH_FAIL] = "fail"};
@@ -51,23 +54,9 @@ enum health_status health_overall(const struct health_fact *facts, size_t count,
     return worst;
 }
 
-static void json_char_append(struct buffer *out, char c)
-{
-    if ((unsigned char)c < 0x20) {
-        buffer_append_format(out, "\\u%04x", (unsigned)c);
-        return;
-    }
-    if (c == '"' || c == '\\')
-        buffer_append_char(out, '\\');
-    buffer_append_char(out, c);
-}
-
 static void json_string_append(struct buffer *out, const char *text)
 {
-    buffer_append_char(out, '"');
-    for (; *text != '\0'; text++)
-        json_char_append(out, *text);
-    buffer_append_char(out, '"');
+    json_text_append(out, text, strlen(text));
 }
 
 static void member_append(struct buffer *out, const char *name, const char *text)

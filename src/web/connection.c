@@ -40,7 +40,6 @@ static void forget(struct connection *c)
     list_remove(&c->link);
     (void)atomic_fetch_sub_explicit(&c->worker->connection_count, 1, memory_order_relaxed);
     (void)atomic_fetch_sub_explicit(&service->connections, 1, memory_order_relaxed);
-    counter_add(&service->metrics->http_connections, UINT64_MAX);
     free(c->uri);
     free(c);
 }

@@ -447,7 +447,6 @@ void worker_give(struct worker *worker, int fd, const struct sockaddr *address, 
     c->worker = worker;
     list_init(&c->link);
     (void)atomic_fetch_add_explicit(&worker->connection_count, 1, memory_order_relaxed);
-    counter_add(&worker->service->metrics->http_connections, 1);
     inbox_push(&worker->arrivals, &c->item);
 }
 

@@ -179,7 +179,7 @@ static void test_draining_is_named_and_texts_are_escaped(void **state)
     fact.endpoint_count = 0;
     assert_document(&fact, 1, true, false,
                     "{\"status\":\"fail\",\"version\":\"" WEIR_VERSION
-                    "\",\"output\":\"draining\",\"checks\":{\"a\\\"b\\\\c\\u000a\":[{"
+                    "\",\"output\":\"draining\",\"checks\":{\"a\\\"b\\\\c\\n\":[{"
                     "\"status\":\"pass\",\"componentType\":\"datastore\","
                     "\"observedValue\":\"closed\",\"affectedEndpoints\":[]}]}}");
 }

@@ -144,7 +144,6 @@ static int teardown(void **state)
 
     stop_all(f);
     assert_int_equal(f->service.connections, 0);
-    assert_int_equal(counter_read(&f->service.metrics->http_connections), 0);
     assert_int_equal(counter_read(&f->service.metrics->memory_bytes), 0);
     router_destroy(f->router);
     metrics_destroy(f->service.metrics);

@@ -389,6 +389,7 @@ test_a_flight_past_its_lease_is_replaced_and_tells_its_waiters_all_the_same(void
     f.now = instant_after(f.now, 1);
     lead(&f, &c, "k");
 
+    pass_s(&f, 1);
     land_with(&f, a.reply.flight, "[1]");
     assert_int_equal(drain(&f, 0), 1);
     assert_string_equal(a.body, "[1]");

@@ -301,6 +301,7 @@ static void test_what_was_asked_for_once_goes_and_what_was_again_moves_to_main(v
     assert_null(find(&f, 1));
     assert_non_null(find(&f, 2));
     assert_int_equal(find(&f, 2)->queue, STORE_MAIN);
+    assert_int_equal(find(&f, 2)->use_count, 0); /* there it has to prove itself anew */
     end(&f);
 }
 
@@ -319,18 +320,23 @@ static void test_who_comes_back_while_remembered_goes_to_main_at_once(void **sta
     end(&f);
 }
 
+/* Large entries: there are more places for ghosts than entries, and only time takes one away. */
 static void test_ghosts_fade_after_as_many_as_there_are_entries(void **state)
 {
     struct fixture f;
+    uint64_t recent;
 
     (void)state;
     begin(&f, LIMIT_BYTES);
-    (void)ask(&f, 1, 200);
-    flood(&f, 1000, 5000);
-    assert_null(find(&f, 1));
+    for (uint64_t number = 0; number < 300; number++)
+        (void)ask(&f, number, BODY_BYTES_MAX);
+    assert_true(f.store.entry_count < 100);
 
-    assert_false(ask(&f, 1, 200));
-    assert_int_equal(find(&f, 1)->queue, STORE_SMALL);
+    assert_false(ask(&f, 100, BODY_BYTES_MAX));
+    assert_int_equal(find(&f, 100)->queue, STORE_SMALL);
+    recent = 290 - f.store.entry_count; /* it went ten ghosts ago */
+    assert_false(ask(&f, recent, BODY_BYTES_MAX));
+    assert_int_equal(find(&f, recent)->queue, STORE_MAIN);
     end(&f);
 }
 
@@ -347,6 +353,57 @@ static void test_main_lets_those_go_that_are_asked_for_no_more(void **state)
     assert_null(find(&f, 0));
     assert_non_null(find(&f, 7800));
     assert_whole(&f);
+    end(&f);
+}
+
+/* Each twice, so that they are worth main. */
+static void ask_twice(struct fixture *f, uint64_t first, int count)
+{
+    for (int i = 0; i < count; i++) {
+        (void)ask(f, first + (uint64_t)i, 200);
+        (void)ask(f, first + (uint64_t)i, 200);
+    }
+}
+
+static int count_found(struct fixture *f, uint64_t first, int count, uint64_t step)
+{
+    int found_count = 0;
+
+    for (int i = 0; i < count; i++)
+        found_count += find(f, first + (uint64_t)i * step) != NULL;
+    return found_count;
+}
+
+static void test_main_keeps_those_longer_that_were_asked_for_since(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    begin(&f, LIMIT_BYTES);
+    ask_twice(&f, 0, 300);
+    flood(&f, 100000, 600); /* all of them moved to main */
+    assert_int_equal(count_found(&f, 0, 300, 1), 300);
+    for (uint64_t even = 0; even < 300; even += 2)
+        assert_true(ask(&f, even, 200));
+
+    ask_twice(&f, 1000, 400); /* main has to let some go */
+    assert_int_equal(count_found(&f, 0, 150, 2), 150);
+    assert_true(count_found(&f, 1, 150, 2) < 75);
+    end(&f);
+}
+
+static void test_a_newcomer_has_a_tenth_of_the_bytes_to_prove_itself(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    begin(&f, LIMIT_BYTES);
+    ask_twice(&f, 0, 2000); /* main would take all */
+    (void)ask(&f, 5000, 200);
+    flood(&f, 100000, 40);
+    assert_non_null(find(&f, 5000));
+    flood(&f, 200000, 100);
+    assert_null(find(&f, 5000));
     end(&f);
 }
 
@@ -469,6 +526,8 @@ int main(void)
         cmocka_unit_test(test_who_comes_back_while_remembered_goes_to_main_at_once),
         cmocka_unit_test(test_ghosts_fade_after_as_many_as_there_are_entries),
         cmocka_unit_test(test_main_lets_those_go_that_are_asked_for_no_more),
+        cmocka_unit_test(test_main_keeps_those_longer_that_were_asked_for_since),
+        cmocka_unit_test(test_a_newcomer_has_a_tenth_of_the_bytes_to_prove_itself),
         cmocka_unit_test(test_a_scan_leaves_the_hot_ones_their_place),
         cmocka_unit_test(test_entries_that_all_were_used_still_make_room),
         cmocka_unit_test(test_as_much_is_let_go_as_is_asked_for_or_all),

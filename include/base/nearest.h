@@ -4,8 +4,8 @@
 #define BASE_NEAREST_H
 #include <stddef.h>
 
-/* The known word with the smallest edit distance (insert, delete, replace, swap), if at most a
- * third of its length rounded up, else NULL. `words` are NUL-terminated; the result is one of them.
- */
+/* The known word with the smallest edit distance (insert, delete, replace, swap; capitals count
+ * as small letters), if at most a third of its length rounded up, else NULL. `words` are
+ * NUL-terminated; the result is one of them. */
 const char *nearest_word(const char *wrong, const char *const *words, size_t word_count);
 #endif

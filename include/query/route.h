@@ -73,6 +73,7 @@ enum result_kind { RESULT_MANY, RESULT_ONE, RESULT_VALUE, RESULT_EXEC, RESULT_KI
 struct path_segment {
     char *text; /* owned; literal text (percent-decoded), or the parameter's name */
     bool is_parameter;
+    int column; /* in the first line */
 };
 
 /* Where a stretch of route->sql was copied from. */

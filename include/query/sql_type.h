@@ -18,4 +18,7 @@ enum sql_type_found {
 /* `text` as in @param: "int4", "Double  Precision", "text[]", "pg_catalog.int8". */
 enum sql_type_found sql_type_parse(const char *text, struct param_type *out,
                                    const char **out_problem);
+
+/* The built-in name nearest to one that is none, or NULL. */
+const char *sql_type_nearest(const char *text);
 #endif

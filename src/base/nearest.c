@@ -1,5 +1,7 @@
 #include "base/nearest.h"
 
+#include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { LONGEST_WORD = 64 };
@@ -9,15 +11,21 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* A capital is no slip of its own: "Port" is as near to "port" as can be. */
+static bool is_same(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
 /* One cell of the table: the cheapest way from i characters of a to j of b. */
 static size_t cell(const char *a, size_t i, const char *b, size_t j,
                    size_t rows[3][LONGEST_WORD + 1])
 {
     const size_t *above = rows[(i + 2) % 3], *two_above = rows[(i + 1) % 3];
-    size_t cost = above[j - 1] + (a[i - 1] != b[j - 1]);
+    size_t cost = above[j - 1] + !is_same(a[i - 1], b[j - 1]);
 
     cost = smaller(cost, smaller(above[j], rows[i % 3][j - 1]) + 1);
-    if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+    if (i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1]))
         cost = smaller(cost, two_above[j - 2] + 1);
     return cost;
 }

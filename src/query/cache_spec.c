@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "base/quantity.h"
 #include "query/query_file_internal.h"
+#include "query/sql_word.h"
 
 enum { VARY_MAX_BYTES = 256 * 1024 };
 
@@ -16,8 +17,21 @@ enum cache_word {
     CACHE_WORD_COUNT
 };
 
-static const char *const cache_words[CACHE_WORD_COUNT] = {"max-age", "stale-while-revalidate",
-                                                          "stale-if-error", "private", "until"};
+/* clang-format off */
+static const struct {
+    const char *name, *usage, *meaning, *otherwise;
+    bool is_not_built;
+} cache_words[CACHE_WORD_COUNT] = {
+    [CACHE_MAX_AGE] = {"max-age", "=DURATION", "how old an answer may be that is sent from memory; each entry's own limit is "
+                       "80 to 100 % of it", "must be given", false},
+    [CACHE_STALE_WHILE_REVALIDATE] = {"stale-while-revalidate", "=DURATION", "how much longer it is still sent at once, while "
+                                      "one call behind it fetches a new one", "0s", false},
+    [CACHE_STALE_IF_ERROR] = {"stale-if-error", "=DURATION", "how much longer it stands in when every call failed with a 5xx "
+                              "reason", "0s", false},
+    [CACHE_PRIVATE] = {"private", "", "tells caches downstream to keep it for one caller alone", "shared by all callers", false},
+    [CACHE_UNTIL] = {"until", "=notify:CHANNEL", "dropped when the database notifies", NULL, true},
+};
+/* clang-format on */
 
 /* An @cache line being read. */
 struct cache_spec {
@@ -28,8 +42,11 @@ struct cache_spec {
 
 static void complain_of_word(const struct cache_spec *spec, const struct word *word)
 {
-    const char *near = nearest_word(word->text, cache_words, CACHE_WORD_COUNT);
+    const char *names[CACHE_WORD_COUNT], *near;
 
+    for (unsigned i = 0; i < CACHE_WORD_COUNT; i++)
+        names[i] = cache_words[i].name;
+    near = nearest_word(word->text, names, CACHE_WORD_COUNT);
     query_file_complain(spec->file, spec->words->line, word->column, "@cache: there is no '%s'%s%s",
                         word->text, near != NULL ? "; did you mean " : "",
                         near != NULL ? near : "");
@@ -78,7 +95,7 @@ static void read_word(struct cache_spec *spec, const struct word *word)
 {
     unsigned id = 0;
 
-    while (id < CACHE_WORD_COUNT && strcmp(cache_words[id], word->text) != 0)
+    while (id < CACHE_WORD_COUNT && strcmp(cache_words[id].name, word->text) != 0)
         id++;
     if (id == CACHE_WORD_COUNT) {
         complain_of_word(spec, word);
@@ -89,6 +106,18 @@ static void read_word(struct cache_spec *spec, const struct word *word)
         spec->is_given[id] = true;
         take_word(spec, (enum cache_word)id, word);
     }
+}
+
+bool cache_word(size_t index, struct sql_word *out)
+{
+    if (index >= CACHE_WORD_COUNT)
+        return false;
+    *out = (struct sql_word){.name = cache_words[index].name,
+                             .usage = cache_words[index].usage,
+                             .meaning = cache_words[index].meaning,
+                             .otherwise = cache_words[index].otherwise,
+                             .is_built = !cache_words[index].is_not_built};
+    return true;
 }
 
 void cache_spec_read(struct query_file *file, const struct words *words)

@@ -7,6 +7,7 @@
 #include "query/decimal.h"
 #include "query/query_file_internal.h"
 #include "query/sql_type.h"
+#include "query/sql_word.h"
 #include "query/value_check.h"
 
 /* A @param line being read. */
@@ -33,9 +34,46 @@ enum option_id {
     OPTION_COUNT
 };
 
-static const char *const option_names[OPTION_COUNT] = {"optional", "default", "min",     "max",
-                                                       "minlen",   "maxlen",  "pattern", "enum",
-                                                       "example",  "in",      "claim"};
+/* clang-format off */
+static const struct option {
+    const char *name, *usage, *meaning;
+    bool is_not_built;
+} options[OPTION_COUNT] = {
+    [OPTION_OPTIONAL] = {"optional", "", "may be left out, and is NULL then", false},
+    [OPTION_DEFAULT]  = {"default", "=V", "may be left out, and is this then", false},
+    [OPTION_MIN]      = {"min", "=N", "least number", false},
+    [OPTION_MAX]      = {"max", "=N", "greatest number", false},
+    [OPTION_MINLEN]   = {"minlen", "=N", "least number of characters", false},
+    [OPTION_MAXLEN]   = {"maxlen", "=N", "greatest number of characters", false},
+    [OPTION_PATTERN]  = {"pattern", "=ERE", "a POSIX extended regular expression that the whole value matches", false},
+    [OPTION_ENUM]     = {"enum", "=A,B,...", "one of these", false},
+    [OPTION_EXAMPLE]  = {"example", "=V", "for documentation and drills", false},
+    [OPTION_IN]       = {"in", "=path \\| query \\| body \\| header",
+                         "where it comes from: the path if named there, else the query of a GET or DELETE and the body of "
+                         "the others", false},
+    [OPTION_CLAIM]    = {"claim", "=NAME", "what of the caller's token it is", true},
+};
+/* clang-format on */
+
+static const char *nearest_option(const char *wrong)
+{
+    const char *names[OPTION_COUNT];
+
+    for (unsigned i = 0; i < OPTION_COUNT; i++)
+        names[i] = options[i].name;
+    return nearest_word(wrong, names, OPTION_COUNT);
+}
+
+bool param_option_word(size_t index, struct sql_word *out)
+{
+    if (index >= OPTION_COUNT)
+        return false;
+    *out = (struct sql_word){.name = options[index].name,
+                             .usage = options[index].usage,
+                             .meaning = options[index].meaning,
+                             .is_built = !options[index].is_not_built};
+    return true;
+}
 
 PRINTF_LIKE(3, 4)
 static void complain(struct spec *spec, int column, const char *fmt, ...)
@@ -108,7 +146,7 @@ static void add_param(struct spec *spec)
 static void read_type(struct spec *spec)
 {
     const struct word *word = &spec->words->items[2];
-    const char *problem = "not the name of a type";
+    const char *problem = "not the name of a type", *near;
 
     if (word->value != NULL) {
         complain(spec, word->column, "%s: a type must come before '%s='", spec->param->name,
@@ -119,10 +157,12 @@ static void read_type(struct spec *spec)
     case SQL_TYPE_BUILT_IN:
         break;
     case SQL_TYPE_ON_TRUST:
+        near = sql_type_nearest(word->text);
         complaints_warn(spec->file->complaints, spec->file->shown, spec->words->line, word->column,
                         "the type %s is not built in: taken on trust until the statement is "
-                        "prepared",
-                        word->text);
+                        "prepared%s%s",
+                        word->text, near != NULL ? "; did you mean " : "",
+                        near != NULL ? near : "");
         break;
     case SQL_TYPE_MALFORMED:
         complain(spec, word->column, "%s: '%s' is no type: %s", spec->param->name, word->text,
@@ -136,10 +176,10 @@ static void read_option(struct spec *spec, const struct word *word)
     size_t row = 0;
     const char *near;
 
-    while (row < OPTION_COUNT && strcmp(option_names[row], word->text) != 0)
+    while (row < OPTION_COUNT && strcmp(options[row].name, word->text) != 0)
         row++;
     if (row == OPTION_COUNT) {
-        near = nearest_word(word->text, option_names, OPTION_COUNT);
+        near = nearest_option(word->text);
         complain(spec, word->column, "%s: there is no '%s'%s%s", spec->param->name, word->text,
                  near != NULL ? "; did you mean " : "", near != NULL ? near : "");
     } else if (spec->given[row] != NULL) {
@@ -161,12 +201,12 @@ static int find_segment(const struct route *route, const char *name)
     return -1;
 }
 
+static const char *const place_names[PARAM_PLACE_COUNT] = {"path", "query", "body", "header"};
+
 static bool parse_place(const char *text, enum param_place *out)
 {
-    static const char *const names[PARAM_PLACE_COUNT] = {"path", "query", "body", "header"};
-
     for (unsigned i = 0; i < PARAM_PLACE_COUNT; i++) {
-        if (strcmp(names[i], text) == 0) {
+        if (strcmp(place_names[i], text) == 0) {
             *out = (enum param_place)i;
             return true;
         }
@@ -200,6 +240,7 @@ static void read_place(struct spec *spec)
     const struct word *word = spec->given[OPTION_IN], *claim = spec->given[OPTION_CLAIM];
     const struct route *route = spec->file->route;
     struct param *param = spec->param;
+    const char *near;
 
     if (claim != NULL || (word != NULL && strcmp(word->value, "claim") == 0)) {
         complain(spec, claim != NULL ? claim->column : word->column,
@@ -214,7 +255,9 @@ static void read_place(struct spec *spec)
     else if (route->method != METHOD_GET && route->method != METHOD_DELETE)
         param->place = IN_BODY;
     if (word != NULL && !parse_place(word->value, &param->place)) {
-        complain(spec, word->value_column, "%s: in is path, query, body or header", param->name);
+        near = nearest_word(word->value, place_names, PARAM_PLACE_COUNT);
+        complain(spec, word->value_column, "%s: in is path, query, body or header%s%s", param->name,
+                 near != NULL ? "; did you mean " : "", near != NULL ? near : "");
         return;
     }
     check_place(spec, word);

@@ -127,7 +127,8 @@ static const char *read_parameter(const struct route *route, struct path_segment
     return NULL;
 }
 
-static const char *read_segment(struct route *route, const char *text, size_t size_bytes)
+static const char *read_segment(struct route *route, const char *text, size_t size_bytes,
+                                int column)
 {
     struct path_segment *segment;
 
@@ -135,7 +136,7 @@ static const char *read_segment(struct route *route, const char *text, size_t si
         return "a path has at most 32 segments";
     route->segments = grow_by_one(route->segments, route->segment_count, sizeof *route->segments);
     segment = &route->segments[route->segment_count++];
-    *segment = (struct path_segment){0};
+    *segment = (struct path_segment){.column = column};
     if (size_bytes > 0 && text[0] == '{')
         return read_parameter(route, segment, text, size_bytes);
     return read_literal(segment, text, size_bytes);
@@ -167,7 +168,7 @@ static bool read_path(struct query_file *file, const struct line *path)
         const char *slash = memchr(path->text + at, '/', path->size_bytes - at);
         size_t size = slash != NULL ? (size_t)(slash - path->text) - at : path->size_bytes - at;
 
-        problem = read_segment(file->route, path->text + at, size);
+        problem = read_segment(file->route, path->text + at, size, path->column + (int)at);
         if (problem != NULL)
             return complain_of_path(file, path, at, problem);
         at += size + 1;
@@ -291,33 +292,22 @@ static void read_block(struct query_file *file, struct cursor *cursor)
     settings_finish(file);
 }
 
-/* The line of the byte at `at`. */
-static int line_of(const struct query_file *file, size_t at)
-{
-    int line = 1;
-
-    for (size_t i = 0; i < at; i++)
-        line += file->text[i] == '\n';
-    return line;
-}
-
+/* Nothing else is read of a file that holds what is no text. */
 static bool check_characters(const struct query_file *file)
 {
-    const char *nul = memchr(file->text, '\0', file->size_bytes);
-    struct cursor cursor = {.line_number = 1};
+    int line = 1, column = 1;
 
-    if (nul != NULL) {
-        query_file_complain(file, line_of(file, (size_t)(nul - file->text)), 1,
-                            "the file holds a NUL character");
-        return false;
-    }
-    while (cursor.at < file->size_bytes) {
-        struct line line = take_line(file, &cursor);
+    for (size_t i = 0; i < file->size_bytes;) {
+        size_t bytes = utf8_character(file->text + i, file->size_bytes - i);
 
-        if (!utf8_is_valid(line.text, line.size_bytes)) {
-            query_file_complain(file, line.number, 1, "the line is not valid UTF-8");
+        if (bytes == 0 || file->text[i] == '\0') {
+            query_file_complain(file, line, column, "%s",
+                                bytes == 0 ? "a byte that is not valid UTF-8" : "a NUL character");
             return false;
         }
+        column = file->text[i] == '\n' ? 1 : column + (int)bytes;
+        line += file->text[i] == '\n';
+        i += bytes;
     }
     return true;
 }

@@ -86,6 +86,8 @@ bool words_split(const char *text, size_t size_bytes, int line, int column, stru
                  int *out_column);
 void words_fini(struct words *words);
 
+bool setting_is_known(const char *name, size_t size_bytes);
+
 /* A line "@name ...", from its @. */
 void setting_read(struct query_file *file, const struct line *line);
 

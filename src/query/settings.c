@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "base/quantity.h"
 #include "query/query_file_internal.h"
+#include "query/sql_word.h"
 
 typedef void setting_reader(struct query_file *file, const struct words *words);
 typedef void line_reader(struct query_file *file, int column, struct line rest);
@@ -204,29 +205,42 @@ static void read_from(struct query_file *file, const struct words *words)
         complain_of_source(file, words->line, word);
 }
 
+/* clang-format off */
 static const struct setting {
-    const char *name;
+    const char *name, *usage, *meaning, *otherwise; /* see query/sql_word.h */
     setting_reader *read;   /* NULL: see read_line */
     line_reader *read_line; /* both NULL: known, not supported yet */
     bool may_repeat;
 } settings[] = {
-    {"param", param_spec_read, NULL, true},
-    {"from", read_from, NULL, false},
-    {"result", read_result, NULL, false},
-    {"status", read_status, NULL, false},
-    {"timeout", read_timeout, NULL, false},
-    {"limit", read_limit, NULL, false},
-    {"exclusive", read_exclusive, NULL, false},
-    {"max_rows", read_max_rows, NULL, false},
-    {"max_bytes", read_max_bytes, NULL, false},
-    {"idempotent", read_idempotent, NULL, false},
-    {"cache", cache_spec_read, NULL, false},
-    {"purges", NULL, purges_read, true},
-    {"fallback", NULL, fallback_read, false},
-    {"auth", NULL, NULL, true},
-    {"rate", NULL, NULL, true},
-    {"part", NULL, NULL, true},
+    {"param", "NAME TYPE [optional \\| default=V] [OPTION=V ...]",
+     "a value that callers send; the statement has it as `:NAME`. Options: see below",
+     "a value must be sent", param_spec_read, NULL, true},
+    {"from", "NAME", "the dependency that the statement is sent to",
+     "the only dependency, else the one called `primary`", read_from, NULL, false},
+    {"result", "many \\| one \\| value \\| exec",
+     "`many`: an array of objects. `one`: an object; no row is a 404, several are a 500 `more-than-one-row`. "
+     "`value`: the single cell; no row is a 404, several rows or columns are a 500. `exec`: `{\"rows\": N}`",
+     "`many`", read_result, NULL, false},
+    {"status", "N", "the status of success, 200 to 299", "200", read_status, NULL, false},
+    {"timeout", "DURATION", "the request's whole budget; not longer than `server.request_timeout`",
+     "`server.request_timeout`", read_timeout, NULL, false},
+    {"limit", "N", "most calls of this route at once; above it 503 `bulkhead-full`", "none", read_limit, NULL, false},
+    {"exclusive", "", "never share a connection with other calls", "off", read_exclusive, NULL, false},
+    {"max_rows", "N", "most rows of an answer; more are a 500 `result-too-large`, never a silent cut", "10000",
+     read_max_rows, NULL, false},
+    {"max_bytes", "SIZE", "largest answer; more is a 500 `result-too-large`", "8MiB", read_max_bytes, NULL, false},
+    {"idempotent", "", "the write may be repeated when it is not known whether it happened",
+     "GET, PUT and DELETE may be, POST and PATCH not", read_idempotent, NULL, false},
+    {"cache", "max-age=DURATION [WORD=V ...]", "keep the answer (GET only). Words: see below", "not kept",
+     cache_spec_read, NULL, false},
+    {"purges", "GET /path", "after this write succeeded, drop what is kept of that route", "none", NULL, purges_read, true},
+    {"fallback", "JSON", "the answer when nothing live or kept is left (GET only); of the shape that `@result` says", "none",
+     NULL, fallback_read, false},
+    {"auth", "public \\| NAME ...", "who may call", NULL, NULL, NULL, true},
+    {"rate", "N/s [burst=N]", "most requests of one caller", NULL, NULL, NULL, true},
+    {"part", "NAME ...", "several results in one answer", NULL, NULL, NULL, true},
 };
+/* clang-format on */
 
 enum { SETTING_COUNT = sizeof settings / sizeof *settings };
 
@@ -238,6 +252,25 @@ static size_t find_setting(const char *name, size_t size_bytes)
                                  memcmp(settings[i].name, name, size_bytes) != 0))
         i++;
     return i;
+}
+
+bool setting_is_known(const char *name, size_t size_bytes)
+{
+    return find_setting(name, size_bytes) < SETTING_COUNT;
+}
+
+bool setting_word(size_t index, struct sql_word *out)
+{
+    const struct setting *row = &settings[index < SETTING_COUNT ? index : 0];
+
+    if (index >= SETTING_COUNT)
+        return false;
+    *out = (struct sql_word){.name = row->name,
+                             .usage = row->usage,
+                             .meaning = row->meaning,
+                             .otherwise = row->otherwise,
+                             .is_built = row->read != NULL || row->read_line != NULL};
+    return true;
 }
 
 static void complain_of_setting(struct query_file *file, const char *name, size_t size_bytes,
@@ -329,7 +362,7 @@ void settings_finish(struct query_file *file)
     choose_source(file);
     for (size_t i = 0; i < route->segment_count; i++)
         if (route->segments[i].is_parameter && !has_param(route, route->segments[i].text))
-            query_file_complain(file, route->first_line, route->first_column,
+            query_file_complain(file, route->first_line, route->segments[i].column,
                                 "{%s} in the path has no @param", route->segments[i].text);
     cache_spec_finish(file);
     fallback_finish(file);

@@ -2,6 +2,9 @@
 
 #include <string.h>
 
+#include "base/nearest.h"
+#include "query/sql_word.h"
+
 struct built_in {
     const char *name;
     uint32_t oid, array_oid;
@@ -198,4 +201,39 @@ enum sql_type_found sql_type_parse(const char *text, struct param_type *out,
         fill(&type, found);
     *out = type;
     return found != NULL ? SQL_TYPE_BUILT_IN : SQL_TYPE_ON_TRUST;
+}
+
+const char *sql_type_nearest(const char *text)
+{
+    const char *names[COUNT_OF(built_ins) + COUNT_OF(aliases)];
+    char scalar[sizeof((struct param_type *)NULL)->name];
+    size_t size = strlen(text), count = 0;
+
+    if (size >= 2 && strcmp(text + size - 2, "[]") == 0)
+        size -= 2;
+    if (size >= sizeof scalar)
+        return NULL;
+    memcpy(scalar, text, size);
+    scalar[size] = '\0';
+    for (size_t i = 0; i < COUNT_OF(built_ins); i++)
+        names[count++] = built_ins[i].name;
+    for (size_t i = 0; i < COUNT_OF(aliases); i++)
+        names[count++] = aliases[i].alias;
+    return nearest_word(scalar, names, count);
+}
+
+const char *sql_type_name(size_t index, enum param_check *out_check)
+{
+    if (index >= COUNT_OF(built_ins))
+        return NULL;
+    *out_check = built_ins[index].check;
+    return built_ins[index].name;
+}
+
+const char *sql_type_alias(size_t index, const char **out_name)
+{
+    if (index >= COUNT_OF(aliases))
+        return NULL;
+    *out_name = aliases[index].name;
+    return aliases[index].alias;
 }

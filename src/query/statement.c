@@ -7,15 +7,7 @@
 #include "base/nearest.h"
 #include "query/query_file_internal.h"
 #include "query/sql_lexer.h"
-
-/* What a statement's first word says about it. */
-enum statement_kind {
-    STATEMENT_READ,
-    STATEMENT_WRITE,       /* not in a GET */
-    STATEMENT_COMMITS,     /* a write whose body may commit on its own */
-    STATEMENT_TRANSACTION, /* weir's own business */
-    STATEMENT_SESSION,     /* would outlive the request, or needs more than one answer */
-};
+#include "query/sql_word.h"
 
 /* clang-format off */
 static const struct {
@@ -269,6 +261,27 @@ static void take_token(struct statement *s, const struct sql_token *token)
     s->last = *token;
 }
 
+/* A setting that is no setting any more would be lost without a word. */
+static void take_comment(const struct statement *s, const struct sql_token *token)
+{
+    struct line line = {.text = s->lexer.text + token->start + 2,
+                        .size_bytes = token->size_bytes - 2,
+                        .number = token->line,
+                        .column = token->column + 2},
+                name;
+
+    if (s->lexer.text[token->start] != '-')
+        return;
+    line_trim(&line);
+    name = line_take_word(&line);
+    if (name.size_bytes > 1 && name.text[0] == '@' &&
+        setting_is_known(name.text + 1, name.size_bytes - 1))
+        query_file_complain(s->file, name.number, name.column,
+                            "%.*s stands below the comment block, where it says nothing: the block "
+                            "ends at the first line that is no comment",
+                            (int)name.size_bytes, name.text);
+}
+
 /* False: the end, or nothing after it can be read. */
 static bool step(struct statement *s)
 {
@@ -282,6 +295,7 @@ static bool step(struct statement *s)
         s->is_broken = true;
         return false;
     case SQL_TOKEN_COMMENT:
+        take_comment(s, &token);
         return true;
     case SQL_TOKEN_SEMICOLON:
         s->has_ended = true;
@@ -367,6 +381,14 @@ static void finish(struct statement *s, int line, int column)
     name_statement(route);
     if (!s->is_broken && !s->has_second)
         check_unused(s);
+}
+
+const char *statement_word(size_t index, enum statement_kind *out_kind)
+{
+    if (index >= sizeof first_words / sizeof *first_words)
+        return NULL;
+    *out_kind = first_words[index].kind;
+    return first_words[index].word;
 }
 
 void statement_read(struct query_file *file, const char *text, size_t size_bytes, int line,

@@ -18,6 +18,17 @@ static void test_one_slip_finds_the_word(void **state)
     assert_string_equal(nearest("port"), "port");
 }
 
+static void test_capitals_are_no_distance(void **state)
+{
+    static const char *const methods[] = {"GET", "POST", "PUT"};
+
+    (void)state;
+    assert_string_equal(nearest("PORT"), "port");
+    assert_string_equal(nearest("maxUri"), "max_uri");
+    assert_string_equal(nearest_word("get", methods, 3), "GET");
+    assert_string_equal(nearest_word("psot", methods, 3), "POST");
+}
+
 static void test_the_closest_of_several_wins(void **state)
 {
     (void)state;
@@ -62,6 +73,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_slip_finds_the_word),
+        cmocka_unit_test(test_capitals_are_no_distance),
         cmocka_unit_test(test_the_closest_of_several_wins),
         cmocka_unit_test(test_a_third_of_the_word_may_be_wrong_but_not_more),
         cmocka_unit_test(test_a_word_that_shares_nothing_is_not_near),

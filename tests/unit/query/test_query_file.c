@@ -366,7 +366,7 @@ static void test_wrong_first_lines_are_told(void **state)
         {"-- GET /pr%6fblems\nSELECT 1", 1, 8, "taken"},
         {"-- GET /1/2/3/4/5/6/7/8/9/a/b/c/d/e/f/g/1/2/3/4/5/6/7/8/9/a/b/c/d/e/f/g/1\nSELECT 1", 1,
          73, "32"},
-        {"-- GET /a/{id}\nSELECT 1", 1, 4, "{id}"},
+        {"-- GET /a/{id}\nSELECT 1", 1, 11, "{id}"},
         /* All of one line's mistakes, and the rest of the file's. */
         {"-- FETCH a\nSELECT 1", 1, 10, "starts with /"},
         {"-- FETCH /a\n-- @result some\nSELECT 1", 2, 12, "some"},
@@ -867,11 +867,11 @@ static void test_files_are_utf8_without_nul(void **state)
     (void)state;
     read_text(&r, "-- GET /a\nSELECT '\xff'");
     assert_false(r.is_route);
-    assert_true(has_complaint(&r, 2, 1, "UTF-8", false));
+    assert_true(has_complaint(&r, 2, 9, "UTF-8", false));
     forget(&r);
     read_with(&r, "-- GET /a\nSELECT '\0'", 20, sources, COUNT_OF(sources));
     assert_false(r.is_route);
-    assert_true(has_complaint(&r, 2, 1, "NUL", false));
+    assert_true(has_complaint(&r, 2, 9, "NUL", false));
     forget(&r);
 }
 

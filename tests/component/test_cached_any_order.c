@@ -244,7 +244,7 @@ static void purge_key(struct crowd *c)
     (void)snprintf(text, sizeof text, "%zu", id);
     assert_true(endpoint_key(c->s->cache, &c->s->routes[route], &params, &key));
     (void)cache_purge_key(c->s->cache, &key);
-    free((void *)(uintptr_t)key.bytes);
+    free((void *)key.bytes);
     c->versions[route][id]++;
 }
 

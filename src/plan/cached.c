@@ -30,7 +30,7 @@ static char *put_value(char *at, const char *value)
 {
     size_t size_bytes = value != NULL ? strlen(value) : 0;
 
-    *at++ = value != NULL;
+    *at++ = (char)(value != NULL);
     if (value == NULL)
         return at;
     at = put(at, &size_bytes, sizeof size_bytes);

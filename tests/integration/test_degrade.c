@@ -444,7 +444,7 @@ static const struct fault faults[] = {
      .reason = "database-error",
      .status = 500,
      .deadline_ms = DEADLINE_MS,
-     .pace = {.row_count = 1, .state = "XX000"}},
+     .pace = {.row_count = 1, .state = "HV000"}},
     {.name = "database out of memory",
      .begin = fail_statements,
      .expect_bitten = expect_failed,

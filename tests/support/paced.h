@@ -36,6 +36,9 @@ int64_t paced_set(struct private_postgres *pg, struct pace pace);
 /* How often the statement ran with this id. */
 size_t paced_runs(const struct private_postgres *pg, int id);
 
+/* When each of these runs began, by the server's clock; at most `limit`. Returns how many. */
+size_t paced_run_times(struct private_postgres *pg, int id, int64_t *out_wall_ms, size_t limit);
+
 /* How many run now. */
 int64_t paced_active(struct private_postgres *pg);
 #endif

@@ -10,9 +10,10 @@
  * call on its own worker, and lands it there; the others only wait. Who stops waiting leaves; when
  * the last one leaves, the call is cancelled (a refresh flies on: nobody waits for it anyway).
  *
- * Bounded in bytes, including every entry's overhead and the tables. Eviction is S3-FIFO (Yang et
- * al., SOSP 2023): what is asked for once passes through a small queue and never reaches the main
- * one, so a scan cannot flush what is in use; a hit only counts, it moves nothing.
+ * Bounded in bytes, including every entry's overhead and the tables: each shard's entries live in
+ * one mapping of its own, so the process grows by no more, whoever fills it. Eviction is S3-FIFO
+ * (Yang et al., SOSP 2023): what is asked for once passes through a small queue and never reaches
+ * the main one, so a scan cannot flush what is in use; a hit only counts, it moves nothing.
  *
  * A purge of a group moves its epoch: entries of an older one are not served, and flights that took
  * off before are not joined and not stored.
@@ -116,7 +117,8 @@ struct flight_report {
     int64_t waited_us, served_us;
 };
 
-/* Stores a success (unless purged meanwhile, or too large), removes the entry of a row that is
+/* Stores a success (unless purged meanwhile, larger than half of a shard, or overtaken by a later
+ * flight), removes the entry of a row that is
  * gone, notes a failure with the entry that stays; and tells every worker with waiters, through its
  * inbox. The leader's worker; the call is not the flight's any more afterwards. Ends the leader's
  * reference. */

@@ -374,6 +374,45 @@ static void test_entries_of_all_sizes_find_room(void **state)
     end(&f);
 }
 
+/* Returns whether it was stored; the asker holds it either way, if it is given. */
+static bool store_large(struct fixture *f, const char *name, struct asker *holder)
+{
+    static char body[CACHE_BYTES * 3 / 10];
+    const struct flight_report report = {.body = body, .body_bytes = sizeof body};
+    struct asker a;
+    bool is_stored;
+
+    assert_int_equal(ask(f, &a, name), CACHE_LEAD);
+    land(f, a.reply.flight, &report);
+    is_stored = flight_landing(a.waiter.flight)->is_stored;
+    assert_int_equal(flight_landing(a.waiter.flight)->entry->body_bytes, sizeof body);
+    flight_leave(f->cache, &a.waiter, false);
+    assert_int_equal(drain(f, 0), 1);
+    if (holder != NULL)
+        assert_int_equal(ask(f, holder, name), CACHE_HIT);
+    return is_stored;
+}
+
+static void test_what_is_still_being_sent_counts_though_it_is_purged(void **state)
+{
+    static const char *const names[] = {"a", "b", "c"};
+    struct fixture f;
+    struct asker held[3];
+
+    (void)state;
+    begin(&f);
+    for (int i = 0; i < 3; i++)
+        assert_true(store_large(&f, names[i], &held[i]));
+    cache_purge_group(f.cache, f.group);
+    assert_int_equal(cache_sweep(f.cache), 3);
+
+    assert_false(store_large(&f, "d", NULL)); /* an answer all the same */
+    for (int i = 0; i < 3; i++)
+        done(&held[i]);
+    assert_true(store_large(&f, "d", NULL));
+    end(&f);
+}
+
 static void test_without_memory_for_a_flight_the_asker_is_told_so(void **state)
 {
     struct fixture f;
@@ -619,6 +658,7 @@ int main(void)
         cmocka_unit_test(test_what_is_asked_for_again_outlives_what_is_asked_for_once),
         cmocka_unit_test(test_an_answer_being_sent_outlives_the_cache),
         cmocka_unit_test(test_entries_of_all_sizes_find_room),
+        cmocka_unit_test(test_what_is_still_being_sent_counts_though_it_is_purged),
         cmocka_unit_test(test_without_memory_for_a_flight_the_asker_is_told_so),
         cmocka_unit_test(test_without_memory_for_an_answer_the_flight_has_failed),
         cmocka_unit_test(test_a_purge_of_a_group_is_of_all_its_answers_and_of_no_other),

@@ -308,11 +308,15 @@ void private_postgres_start(struct private_postgres *pg)
     char *binary = scratch_format("%s/postgres", programs);
     char *port = scratch_format("%u", pg->port);
     struct server_user user = server_user();
+    const char *locales = getenv("LOCPATH"); /* of a test that wants others than the machine has */
+    char *locale_path = scratch_format("LOCPATH=%s", locales != NULL ? locales : "");
+    char *environment[] = {"PATH=/usr/bin:/bin", "LC_ALL=C", "TZ=UTC",
+                           locales != NULL ? locale_path : NULL, NULL};
     int log_fd = open(pg->log, O_WRONLY | O_APPEND | O_CLOEXEC);
 
     pg->pid = child_start(
         &(struct child_setup){.argv = (char *[]){binary, "-D", pg->data, "-p", port, NULL},
-                              .env = server_environment,
+                              .env = environment,
                               .folder = pg->data,
                               .out_fd = log_fd,
                               .err_fd = log_fd,
@@ -323,6 +327,7 @@ void private_postgres_start(struct private_postgres *pg)
     if (!poll_until(accepts, pg, START_MS) || kill(pg->pid, 0) != 0)
         scratch_give_up("PostgreSQL did not start: %s", scratch_read(pg->log, NULL));
     (void)close(log_fd);
+    free(locale_path);
     free(port);
     free(binary);
     free(programs);

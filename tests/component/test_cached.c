@@ -638,7 +638,7 @@ static void test_a_call_that_was_stopped_is_no_failure(void **state)
 static void test_a_short_deadline_is_answered_alone_while_the_others_wait_on(void **state)
 {
     struct scene *sc = *state;
-    struct visit *hasty = come_in_haste(sc, HERE, BOOKS, SECOND_US), *patient;
+    struct visit *hasty = come_in_haste(sc, HERE, BOOKS, SECOND_US), *patient, *late;
 
     patient = come_and_wait(sc, THERE, BOOKS);
     pass(sc, SECOND_US);
@@ -647,8 +647,12 @@ static void test_a_short_deadline_is_answered_alone_while_the_others_wait_on(voi
     assert_int_equal(hasty->answer.status, 504);
     assert_int_equal(hasty->answer.cache.use, CACHE_USE_MISS);
     assert_false(is_cancelled(sc, 0));
+    late = come_and_wait(sc, HERE, BOOKS);
+    assert_true(late->e.has_joined); /* the flight's time is not over with that of who began it */
+    assert_int_equal(call_count(sc), 1);
     land(sc, &good);
     assert_live(patient, &good, true);
+    assert_live(late, &good, true);
 
     pass(sc, 10 * SECOND_US);
     hasty = come_in_haste(sc, THERE, BOOKS, SECOND_US);

@@ -33,8 +33,8 @@ struct swarm {
     unsigned count;
     struct member *members; /* owned */
     struct pollfd *slots;   /* owned; slot i is member i's */
-    unsigned *free_members; /* owned; a stack of indexes */
-    unsigned free_count;
+    unsigned *free_members; /* owned; a ring of indexes: whoever rested longest asks next */
+    unsigned free_first, free_count;
     unsigned hang_up_count; /* busy members who will hang up */
     swarm_done *done;       /* of this run */
     void *context;
@@ -47,6 +47,20 @@ static void member_connect(struct swarm *swarm, unsigned index)
     m->fd = raw_connect(swarm->port);
     if (m->fd < 0)
         scratch_give_up("caller %u gets no connection: %s", index, strerrordesc_np(errno));
+}
+
+static void add_free(struct swarm *swarm, unsigned index)
+{
+    swarm->free_members[(swarm->free_first + swarm->free_count++) % swarm->count] = index;
+}
+
+static unsigned take_free(struct swarm *swarm)
+{
+    unsigned index = swarm->free_members[swarm->free_first];
+
+    swarm->free_first = (swarm->free_first + 1) % swarm->count;
+    swarm->free_count--;
+    return index;
 }
 
 struct swarm *swarm_create(uint16_t port, unsigned connection_count)
@@ -62,7 +76,7 @@ struct swarm *swarm_create(uint16_t port, unsigned connection_count)
     swarm->count = connection_count;
     for (unsigned i = 0; i < connection_count; i++) {
         member_connect(swarm, i);
-        swarm->free_members[swarm->free_count++] = connection_count - 1 - i;
+        add_free(swarm, i);
     }
     return swarm;
 }
@@ -107,10 +121,15 @@ static void member_send(struct swarm *swarm, unsigned index, const struct swarm_
     (void)raw_send_bytes(m->fd, text, (size_t)size);
 }
 
+static bool is_whole(const struct member *m)
+{
+    return m->head_bytes > 0 && m->size_bytes >= m->whole_bytes;
+}
+
 static void member_end(struct swarm *swarm, unsigned index, bool is_hung_up)
 {
     struct member *m = &swarm->members[index];
-    bool is_answered = !is_hung_up && m->head_bytes > 0 && m->size_bytes >= m->whole_bytes;
+    bool is_answered = !is_hung_up && is_whole(m);
     struct swarm_answer answer = {.tag = m->tag,
                                   .is_hung_up = is_hung_up,
                                   .due_us = m->due_us,
@@ -130,7 +149,7 @@ static void member_end(struct swarm *swarm, unsigned index, bool is_hung_up)
         swarm->hang_up_count--;
     m->hang_up_at_us = INT64_MAX;
     m->is_busy = false;
-    swarm->free_members[swarm->free_count++] = index;
+    add_free(swarm, index);
     swarm->done(swarm->context, &answer);
 }
 
@@ -176,9 +195,18 @@ static bool member_read(struct member *m)
         m->text[m->size_bytes] = '\0';
         if (m->head_bytes == 0)
             look_for_head(m);
-        if (m->head_bytes > 0 && m->size_bytes >= m->whole_bytes)
+        if (is_whole(m))
             return true;
     }
+}
+
+/* A connection that asks nothing for long is told so (408), and closed. */
+static void member_heard_at_rest(struct member *m)
+{
+    static const char timed_out[] = "HTTP/1.1 408 ";
+
+    if (m->size_bytes > 0 && strncmp(m->text, timed_out, sizeof timed_out - 1) != 0)
+        scratch_give_up("an answer that nobody asked for: %s", m->text);
 }
 
 static void member_heard(struct swarm *swarm, unsigned index)
@@ -189,13 +217,13 @@ static void member_heard(struct swarm *swarm, unsigned index)
     if (!m->is_busy)
         m->size_bytes = m->head_bytes = 0;
     is_open = member_read(m);
-    if (!is_open) {
+    if (!m->is_busy)
+        member_heard_at_rest(m);
+    if (!is_open || (!m->is_busy && m->size_bytes > 0)) {
         raw_close(m->fd);
         m->fd = -1;
-    } else if (!m->is_busy && m->size_bytes > 0) {
-        scratch_give_up("an answer that nobody asked for: %s", m->text);
     }
-    if (m->is_busy && (!is_open || (m->head_bytes > 0 && m->size_bytes >= m->whole_bytes)))
+    if (m->is_busy && (!is_open || is_whole(m)))
         member_end(swarm, index, false);
 }
 
@@ -256,7 +284,7 @@ static void send_due(struct swarm *swarm, struct swarm_request *request, bool *h
     int64_t now_us = clock_now().us;
 
     while (*has_request && swarm->free_count > 0 && request->due_us <= now_us) {
-        member_send(swarm, swarm->free_members[--swarm->free_count], request);
+        member_send(swarm, take_free(swarm), request);
         *request = (struct swarm_request){0};
         *has_request = next(swarm->context, request);
     }

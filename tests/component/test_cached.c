@@ -1059,6 +1059,21 @@ static void test_each_5xx_reason_degrades_and_no_4xx_does(void **state)
     }
 }
 
+/* What is stored stays, but is not shown to the next one in place of the same refusal. */
+static void test_after_a_4xx_the_next_one_asks_again(void **state)
+{
+    static const struct fake_outcome forbidden = {.reason = REASON_FORBIDDEN};
+    struct scene *sc = *state;
+
+    (void)store_and_expire(sc, BOOKS);
+    for (int i = 0; i < 3; i++) {
+        struct visit *v = come_and_wait(sc, HERE, BOOKS);
+
+        land(sc, &forbidden);
+        assert_error(v, REASON_FORBIDDEN);
+    }
+}
+
 static void test_a_row_that_is_gone_takes_its_answer_along(void **state)
 {
     static const struct fake_outcome no_row = {.reason = REASON_NO_ROW};
@@ -1437,6 +1452,9 @@ static void test_a_dependency_that_drains_gives_what_is_stored(void **state)
     fake_dependency_drain(&sc->stage->fake);
     run_workers(sc);
     assert_stale(sc, v, REASON_DRAINING);
+    v = come_and_wait(sc, HERE, BOOKS); /* it says nothing of the database: no back-off */
+    land(sc, &good);
+    assert_live(v, &good, true);
 }
 
 /* ---- size ---- */
@@ -1639,6 +1657,7 @@ int main(void)
         SCENE(test_what_is_too_old_to_stand_in_is_not_served),
         SCENE(test_what_grew_too_old_during_the_flight_is_not_served),
         SCENE(test_each_5xx_reason_degrades_and_no_4xx_does),
+        SCENE(test_after_a_4xx_the_next_one_asks_again),
         SCENE(test_a_row_that_is_gone_takes_its_answer_along),
         SCENE(test_a_purge_during_a_flight_makes_newcomers_begin_another),
         SCENE(test_what_lands_after_a_purge_and_a_newer_flight_is_not_stored),

@@ -74,6 +74,7 @@ struct dependency_config {
     struct breaker_settings breaker;
     struct probe_config probe;
     int line, column; /* of its name in the file */
+    int conninfo_line, conninfo_column;
 };
 
 struct config {

@@ -195,6 +195,17 @@ static struct span request_timeout_of(const struct source *s)
                          s->reader.config->server.request_timeout_us};
 }
 
+/* The one that was given is wrong. */
+static void check_ports(const struct source *s)
+{
+    bool is_given;
+
+    (void)node_near(s->root, "admin.port", &is_given);
+    complain_at(s, s->root, "", is_given ? "admin.port" : "server.port",
+                "%u is %s too; they must differ", s->reader.config->admin.port,
+                is_given ? "server.port" : "admin.port");
+}
+
 static void check_server(const struct source *s)
 {
     const struct config *c = s->reader.config;
@@ -206,8 +217,7 @@ static void check_server(const struct source *s)
     check_order(s, &request, &caller, false, is_given ? &caller : &request);
     if (c->server.port == c->admin.port && !is_wrong(s->root, "server.port") &&
         !is_wrong(s->root, "admin.port"))
-        complain_at(s, s->root, "", "admin.port", "%u is server.port too; they must differ",
-                    c->admin.port);
+        check_ports(s);
 }
 
 static void check_connections(const struct source *s, struct scan_node *node, const char *shown,
@@ -250,6 +260,10 @@ static void check_all(const struct source *s)
     struct scan_node *map = scan_child(s->root, "dependencies");
 
     check_server(s);
+    if (c->dependency_count == 0 && (map == NULL || !map->is_wrong))
+        complaints_add(s->reader.complaints, s->reader.file, map != NULL ? map->key_line : 1,
+                       map != NULL ? map->key_column : 1,
+                       "dependencies: at least one is needed, with its kind and conninfo");
     for (size_t i = 0; i < c->dependency_count; i++)
         check_dependency(s, scan_child(map, c->dependencies[i].name), &c->dependencies[i]);
 }

@@ -333,6 +333,29 @@ static void warn_if_unreadable(const struct place *p, const char *file)
                         "%s: the file cannot be read now: %s", p->shown, error_of_errno(errno));
 }
 
+/* A word that is none of those there are. */
+static void complain_word(const struct place *p, const char *text)
+{
+    enum { MOST_WORDS = 8 };
+    const char *words[MOST_WORDS], *nearest;
+    char must_be[300];
+    size_t count = 0;
+
+    for (const struct field_word *w = p->field->words; w->text != NULL && count < MOST_WORDS; w++) {
+        if (!w->is_not_built)
+            words[count++] = w->text;
+    }
+    nearest = count > 1 ? nearest_word(text, words, count) : NULL;
+    if (nearest == NULL) {
+        complain_what_it_must_be(p, p->node);
+        return;
+    }
+    p->node->is_wrong = true;
+    config_field_describe(p->field, must_be, sizeof must_be);
+    complaints_add(p->reader->complaints, p->reader->file, p->node->line, p->node->column,
+                   "%s: %s; did you mean \"%s\"?", p->shown, must_be, nearest);
+}
+
 static void scalar_take(const struct place *p, const char *text, void *base)
 {
     struct field_value value;
@@ -342,7 +365,10 @@ static void scalar_take(const struct place *p, const char *text, void *base)
         complaints_add(p->reader->complaints, p->reader->file, p->node->line, p->node->column,
                        "%s: \"%s\" is not supported yet", p->shown, text);
     } else if (!value_parse(p->reader, p->field, text, &value)) {
-        complain_what_it_must_be(p, p->node);
+        if (p->field->type == FIELD_WORD)
+            complain_word(p, text);
+        else
+            complain_what_it_must_be(p, p->node);
     } else if (p->field->only != NULL && strcmp(p->field->only, text) != 0) {
         complain_not_built(p);
         free(value.text);
@@ -456,6 +482,16 @@ static void kind_complain(const struct config_reader *reader, struct scan_node *
                 dependency);
 }
 
+/* What libpq makes of it is found out later. */
+static void conninfo_place(const struct scan_node *node, struct dependency_config *dependency)
+{
+    const struct scan_node *conninfo =
+        node->kind == SCAN_OBJECT ? scan_child(node, "conninfo") : NULL;
+
+    dependency->conninfo_line = conninfo != NULL ? conninfo->line : node->key_line;
+    dependency->conninfo_column = conninfo != NULL ? conninfo->column : node->key_column;
+}
+
 static void dependency_read(const struct config_reader *reader, struct scan_node *node,
                             struct dependency_config *dependency)
 {
@@ -467,6 +503,7 @@ static void dependency_read(const struct config_reader *reader, struct scan_node
     ENSURE(dependency->name != NULL && dependency->conninfo != NULL);
     dependency->line = node->key_line;
     dependency->column = node->key_column;
+    conninfo_place(node, dependency);
     config_set_defaults(reader, "dependencies.*", dependency);
     config_path_join(shown, "dependencies", node->key);
 
@@ -541,10 +578,26 @@ static void field_read(const struct place *p, void *base)
         scalar_read(p, base);
 }
 
+/* A known key that was written some levels too high: its path from `parent`, or NULL. */
+static const char *path_below(const char *key, const char *parent)
+{
+    size_t size = strlen(parent);
+
+    for (size_t i = 0; i < config_field_count; i++) {
+        const char *path = config_fields[i].path, *last = strrchr(path, '.');
+
+        if (last == NULL || strcmp(last + 1, key) != 0 || strncmp(path, parent, size) != 0)
+            continue;
+        if (size == 0 || path[size] == '.')
+            return path + size + (size > 0);
+    }
+    return NULL;
+}
+
 static void complain_unknown(const struct config_reader *reader, const struct scan_node *node,
                              const char *parent, const char *shown)
 {
-    const char *siblings[MOST_SIBLINGS], *nearest;
+    const char *siblings[MOST_SIBLINGS], *nearest, *elsewhere;
     size_t count = 0;
 
     for (size_t i = 0; i < config_field_count && count < MOST_SIBLINGS; i++) {
@@ -554,7 +607,11 @@ static void complain_unknown(const struct config_reader *reader, const struct sc
             siblings[count++] = key;
     }
     nearest = nearest_word(node->key, siblings, count);
-    if (nearest != NULL)
+    elsewhere = path_below(node->key, parent);
+    if (elsewhere != NULL)
+        complaints_add(reader->complaints, reader->file, node->key_line, node->key_column,
+                       "%s: unknown key here; did you mean \"%s\"?", shown, elsewhere);
+    else if (nearest != NULL)
         complaints_add(reader->complaints, reader->file, node->key_line, node->key_column,
                        "%s: unknown key; did you mean \"%s\"?", shown, nearest);
     else

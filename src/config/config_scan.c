@@ -142,15 +142,68 @@ static void scan_value(struct cursor *c, struct scan_node *node)
 }
 
 /* jansson ends its words with "near 'TEXT'"; TEXT may be a secret, and the place says it anyway. */
-static void take_error(const json_error_t *from, struct scan_error *out_error)
+static void take_words(const json_error_t *from, struct scan_error *out_error)
 {
     const char *near = strstr(from->text, " near ");
     size_t size = near != NULL ? (size_t)(near - from->text) : strlen(from->text);
 
     if (size >= sizeof out_error->text)
         size = sizeof out_error->text - 1;
-    *out_error = (struct scan_error){.line = from->line, .column = from->column};
     memcpy(out_error->text, from->text, size);
+    out_error->text[size] = '\0';
+}
+
+static bool is_one_of(char c, const char *set)
+{
+    return c != '\0' && strchr(set, c) != NULL;
+}
+
+static const char *token_end(const char *at, const char *end)
+{
+    if (*at == '"') {
+        for (at++; at < end && *at != '"' && *at != '\n'; at++)
+            at += *at == '\\' && at + 1 < end;
+        return at < end ? at + 1 : end;
+    }
+    if (is_one_of(*at, "{}[]:,"))
+        return at + 1;
+    while (at < end && !is_one_of(*at, " \t\r\n{}[]:,\""))
+        at++;
+    return at;
+}
+
+/* jansson tells how far it has read, which is the end of a token that it did not expect; its start
+ * is the place. In a string it is the character that is wrong, and where the text ends too early,
+ * its end. */
+static const char *error_at(const json_error_t *error, const char *text, const char *end)
+{
+    const char *read = error->position < end - text ? text + error->position : end;
+    const char *at = strstr(error->text, " near end of file") != NULL ? end : text;
+
+    while (at == end && at > text && is_one_of(at[-1], " \t\r\n"))
+        end = --at;
+    while (at < end) {
+        const char *next;
+
+        while (at < end && is_one_of(*at, " \t\r\n"))
+            at++;
+        next = at < end ? token_end(at, end) : end;
+        if (next > read && read > at + 1 && *at == '"')
+            return read - 1;
+        if (next >= read)
+            return at;
+        at = next;
+    }
+    return at;
+}
+
+static void take_place(const char *text, const char *at, struct scan_error *out_error)
+{
+    out_error->line = out_error->column = 1;
+    for (; text < at; text++) {
+        out_error->column = *text == '\n' ? 1 : out_error->column + 1;
+        out_error->line += *text == '\n';
+    }
 }
 
 struct scan_node *scan_text(const char *text, size_t size_bytes, struct scan_error *out_error)
@@ -161,7 +214,8 @@ struct scan_node *scan_text(const char *text, size_t size_bytes, struct scan_err
     json_t *value = json_loadb(text, size_bytes, 0, &error);
 
     if (value == NULL) {
-        take_error(&error, out_error);
+        take_words(&error, out_error);
+        take_place(text, error_at(&error, text, text + size_bytes), out_error);
         return NULL;
     }
     json_decref(value);

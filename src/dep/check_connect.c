@@ -38,7 +38,9 @@ void check_conninfo(const struct config *config, struct complaints *complaints)
         if (targets_parse(&targets, c.dependency->conninfo, &err))
             targets_fini(&targets);
         else
-            complain(&c, err.text);
+            complaints_add(complaints, config->file, c.dependency->conninfo_line,
+                           c.dependency->conninfo_column, "dependencies.%s.%s", c.dependency->name,
+                           err.text);
     }
 }
 

@@ -1,10 +1,12 @@
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "dep/postgres_internal.h"
 
 static const char *option(const PQconninfoOption *options, const char *keyword)
@@ -154,13 +156,65 @@ static bool add_targets(struct targets *t, struct error *err)
     return true;
 }
 
+/* The end of a value of libpq's keyword=value form. */
+static const char *skip_value(const char *at)
+{
+    bool is_quoted = *at == '\'';
+
+    for (at += is_quoted; *at != '\0' && (is_quoted ? *at != '\'' : !isspace((unsigned char)*at));
+         at++)
+        at += at[0] == '\\' && at[1] != '\0';
+    return at + (is_quoted && *at != '\0');
+}
+
+/* The known keyword nearest to the first unknown one of keyword=value pairs, or NULL. The unknown
+ * one is not told: it may be part of a password that should have been quoted. */
+static const char *nearest_keyword(const char *at, const PQconninfoOption *known)
+{
+    const char *names[CONNINFO_MAX];
+    size_t count = 0;
+
+    for (; known != NULL && known[count].keyword != NULL && count < CONNINFO_MAX; count++)
+        names[count] = known[count].keyword;
+    while (*(at += strspn(at, " \t\r\n\f\v")) != '\0') {
+        size_t size = strcspn(at, "= \t\r\n\f\v");
+        char keyword[64];
+        const char *nearest;
+
+        (void)snprintf(keyword, sizeof keyword, "%.*s", (int)size, at);
+        nearest = nearest_word(keyword, names, count);
+        if (nearest == NULL || strcmp(nearest, keyword) != 0)
+            return nearest;
+        at += size;
+        at += strspn(at, " \t\r\n\f\v");
+        if (*at != '=')
+            return NULL;
+        at++;
+        at = skip_value(at + strspn(at, " \t\r\n\f\v"));
+    }
+    return NULL;
+}
+
+/* libpq's own message would quote the text, which may hold a password. */
+static bool refuse_conninfo(const char *conninfo, struct error *err)
+{
+    PQconninfoOption *known = PQconndefaults();
+    const char *nearest = nearest_keyword(conninfo, known);
+
+    (void)error_set(err,
+                    "conninfo is not a connection string of libpq: keyword=value pairs (quote "
+                    "values that hold spaces with '), or a postgresql:// URI%s%s%s",
+                    nearest != NULL ? "; a keyword is unknown, did you mean \"" : "",
+                    nearest != NULL ? nearest : "", nearest != NULL ? "\"?" : "");
+    PQconninfoFree(known);
+    return false;
+}
+
 bool targets_parse(struct targets *t, const char *conninfo, struct error *err)
 {
-    /* libpq's own message would quote the text, which may hold a password. */
     *t = (struct targets){.options = PQconninfoParse(conninfo, NULL)};
     if (t->options == NULL)
-        return error_set(err, "conninfo is not a connection string of libpq: keyword=value pairs "
-                              "(quote values that hold spaces with '), or a postgresql:// URI");
+        return refuse_conninfo(conninfo, err);
     if (option(t->options, "service") != NULL) {
         targets_fini(t);
         return error_set(err, "conninfo: service= is not supported; give host, port and the rest");

@@ -100,6 +100,35 @@ static void test_broken_json_has_a_place_and_no_quotation(void **state)
     }
 }
 
+static void test_a_syntax_error_is_where_the_wrong_token_starts(void **state)
+{
+    static const struct {
+        const char *text;
+        int line, column;
+    } cases[] = {
+        {"", 1, 1},
+        {" \n ", 1, 1},
+        {"{\"a\": 1,,}", 1, 9},
+        {"{\"a\": 1\n  \"bcd\": 2}", 2, 3},
+        {"{\"a\": truth}", 1, 7},
+        {"{\"a\": \"\\\"b\", x}", 1, 14},
+        {"{\"a\": \"b\\q\"}", 1, 10},
+        {"{\"\xc3\xa4\": nil}", 1, 8},
+        {"{\"a\": \"b", 1, 7},
+        {"{\"a\": [1\n\n", 1, 9},
+        {"{} \n}", 2, 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct scan_error error = {0};
+
+        assert_null(scan_text(cases[i].text, strlen(cases[i].text), &error));
+        if (error.line != cases[i].line || error.column != cases[i].column)
+            fail_msg("%d:%d (%s) of: %s", error.line, error.column, error.text, cases[i].text);
+    }
+}
+
 static void test_deep_nesting_is_refused_and_not_followed(void **state)
 {
     enum { DEPTH = 100000 };
@@ -120,6 +149,7 @@ int main(void)
         cmocka_unit_test(test_escapes_are_resolved_in_keys_and_strings),
         cmocka_unit_test(test_a_repeated_key_is_kept_and_the_first_is_found),
         cmocka_unit_test(test_broken_json_has_a_place_and_no_quotation),
+        cmocka_unit_test(test_a_syntax_error_is_where_the_wrong_token_starts),
         cmocka_unit_test(test_deep_nesting_is_refused_and_not_followed),
     };
 

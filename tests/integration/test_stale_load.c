@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "cmocka_all.h"
@@ -311,24 +312,25 @@ static void round_run(struct round *round)
 
 struct sightings {
     size_t counts[MANY_KEYS];
-    int64_t refreshed_ms[MANY_KEYS]; /* of the day */
+    int64_t refreshed_ms[MANY_KEYS]; /* since 1970 */
 };
 
-/* "2026-11-30 05:32:18.123 UTC [": milliseconds of the day. */
-static int64_t day_ms_of(const char *line)
+/* "2026-11-30 05:32:18.123 UTC [": milliseconds since 1970. */
+static int64_t wall_ms_of(const char *line)
 {
-    int hours, minutes, seconds, ms;
+    struct tm tm = {0};
+    const char *rest = strptime(line, "%Y-%m-%d %H:%M:%S", &tm);
 
-    if (sscanf(line, "%*d-%*d-%*d %d:%d:%d.%d", &hours, &minutes, &seconds, &ms) != 4)
+    if (rest == NULL || *rest != '.')
         scratch_give_up("no time in the server's log line: %.40s", line);
-    return ((hours * 60 + minutes) * 60 + seconds) * INT64_C(1000) + ms;
+    return (int64_t)timegm(&tm) * 1000 + strtoll(rest + 1, NULL, 10);
 }
 
 static void see(struct sightings *seen, const char *line, unsigned long key)
 {
     assert_true(key < MANY_KEYS);
     if (seen->counts[key]++ > 0) /* the first filled it */
-        seen->refreshed_ms[key] = day_ms_of(line);
+        seen->refreshed_ms[key] = wall_ms_of(line);
 }
 
 static struct sightings *read_sightings(void)
@@ -765,7 +767,8 @@ static void suffer(struct outage *outage)
     outage->before = fault_proxy_counters(house.proxy);
     outage->from_us = clock_now().us;
     private_postgres_stop(house.pg, POSTGRES_FAST);
-    assert_true(weir_breaker_becomes(house.weir, "primary", "open", SHORT_MAX_AGE_S * 1000));
+    assert_true(
+        weir_breaker_becomes(house.weir, "primary", "open", INT64_C(1000) * SHORT_MAX_AGE_S));
     pass_ms(200); /* connects under way when it opened have failed */
     outage->open_us = clock_now().us;
     outage->opened = fault_proxy_counters(house.proxy);

@@ -45,6 +45,7 @@ pgbench_slice 1
 for ((slice = 1; slice <= SLICES; slice++)); do
     weir_before=$(weir_ticks) database_before=$(database_ticks)
     wrk_slice "$SECONDS_EACH" "$URL"
+    ALL_REFUSED=$((ALL_REFUSED + REFUSED))
     weir_after=$(weir_ticks) database_after=$(database_ticks)
     pgbench_slice "$SECONDS_EACH"
     awk -v w="$WEIR_RATE" -v p="$PGBENCH_RATE" -v n="$REQUESTS" -v hz="$HERTZ" \

@@ -30,9 +30,13 @@ static const struct command commands[] = {
      "port.\n\n" CONFIG_HELP},
     {"check", CLI_CHECK, true, true, false,
      "usage: weir check [-c FILE] [--connect]\n\n"
-     "Prints every problem of the configuration and of its SQL files as FILE:LINE:COL: text. Exit\n"
-     "code 0: none but warnings; 1: some.\n\n" CONFIG_HELP
-     "  --connect  also prepare each statement on its database\n"},
+     "Prints every problem of the configuration and of its SQL files as FILE:LINE:COL: text, on\n"
+     "standard output; without any, each route's worst time to answer. Exit code 0: none but\n"
+     "warnings; 1: some.\n\n" CONFIG_HELP
+     "  --connect  also prepare each statement on its database, and have it planned, which runs\n"
+     "             nothing: unknown tables, columns and types, columns that come twice, missing\n"
+     "             privileges, a GET that a read-only session refuses. What a function does inside\n"
+     "             when it is called, nobody sees before\n"},
     {"health", CLI_HEALTH, true, false, true,
      "usage: weir health [-c FILE] [URL]\n\n"
      "Asks URL, within 2 seconds. Exit code 0: it answered 2xx; 1: it did not, and why is on "

@@ -5,19 +5,14 @@
 #include "config/config.h"
 #include "dep/call.h"
 #include "dep/dependency.h"
+#include "plan/budget.h"
 #include "plan/endpoint_internal.h"
 #include "query/params.h"
 #include "query/route.h"
 
-static int64_t span_us_of(const struct endpoint *e)
-{
-    return e->route->timeout_us != 0 ? e->route->timeout_us
-                                     : e->env->config->server.request_timeout_us;
-}
-
 static void set_deadline(struct endpoint *e, int64_t caller_timeout_us, struct instant now)
 {
-    int64_t span_us = span_us_of(e);
+    int64_t span_us = route_budget_us(e->route, e->env->config);
 
     e->is_short_by_caller = caller_timeout_us > 0 && caller_timeout_us < span_us;
     e->deadline = instant_after(now, e->is_short_by_caller ? caller_timeout_us : span_us);
@@ -25,7 +20,7 @@ static void set_deadline(struct endpoint *e, int64_t caller_timeout_us, struct i
 
 struct instant endpoint_route_deadline(const struct endpoint *e, struct instant now)
 {
-    return instant_after(now, span_us_of(e));
+    return instant_after(now, route_budget_us(e->route, e->env->config));
 }
 
 static bool bind(struct endpoint *e, const struct raw_inputs *inputs, struct bound_params *params,

@@ -722,6 +722,14 @@ static void note_overdue(struct chaos *chaos, const struct swarm_answer *answer)
         chaos->overdue_us[chaos->hasty_count++] = overdue_us > 0 ? overdue_us : 0;
 }
 
+static void note_other(struct chaos *chaos, const struct swarm_answer *answer,
+                       const struct heard *heard)
+{
+    if (chaos->other_count++ < 5)
+        (void)printf("  after %.0f ms: %d %s\n", (double)(answer->end_us - answer->sent_us) / 1000,
+                     answer->status, heard->reason);
+}
+
 static void chaos_done(void *context, const struct swarm_answer *answer)
 {
     struct chaos *chaos = context;
@@ -740,7 +748,7 @@ static void chaos_done(void *context, const struct swarm_answer *answer)
     else if (answer->status == 504)
         chaos->deadline_count++;
     else
-        chaos->other_count++;
+        note_other(chaos, answer, &heard);
     if ((heard.is_degraded || answer->status == 504) && answer->tag % HASTE_LIMIT == 0)
         chaos->late_count++;
 }

@@ -1,5 +1,6 @@
 /* Many callers who miss one key are one statement at the database; each of them keeps its own
  * deadline, its own answer and the right to leave. SPDX-License-Identifier: MIT */
+#include <dirent.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -8,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/rand.h"
-#include "child.h"
 #include "cmocka_all.h"
 #include "crowd.h"
 #include "exchange.h"
@@ -313,28 +313,37 @@ static bool have_all_asked(void *context)
 
 /* --- one statement for all --- */
 
+/* Time on a core, when the thread has that name; else -1. */
+static int64_t cpu_us_of(const char *folder, const char *id, const char *name)
+{
+    char *comm_path = scratch_format("%s/%s/comm", folder, id);
+    char *stat_path = scratch_format("%s/%s/schedstat", folder, id);
+    char *comm = scratch_read(comm_path, NULL), *stat = scratch_read(stat_path, NULL);
+    int64_t cpu_us = -1;
+
+    if (strncmp(comm, name, strlen(name)) == 0 && stat[0] != '\0')
+        cpu_us = strtoll(stat, NULL, 10) / 1000;
+    free(comm);
+    free(stat);
+    free(comm_path);
+    free(stat_path);
+    return cpu_us;
+}
+
 static int64_t thread_cpu_us(const char *name)
 {
     char *folder = scratch_format("/proc/%d/task", (int)weir_pid(house.weir));
-    pid_t first = weir_pid(house.weir);
+    DIR *threads = opendir(folder);
     int64_t cpu_us = -1;
 
-    /* Threads of a process have ids close behind its own. */
-    for (pid_t id = first; id < first + 64 && cpu_us < 0; id++) {
-        char *comm_path = scratch_format("%s/%d/comm", folder, (int)id);
-        char *stat_path = scratch_format("%s/%d/schedstat", folder, (int)id);
-        char *comm = scratch_read(comm_path, NULL), *stat = scratch_read(stat_path, NULL);
-
-        if (strncmp(comm, name, strlen(name)) == 0)
-            cpu_us = strtoll(stat, NULL, 10) / 1000;
-        free(comm);
-        free(stat);
-        free(comm_path);
-        free(stat_path);
-    }
+    for (struct dirent *entry = NULL;
+         threads != NULL && cpu_us < 0 && (entry = readdir(threads)) != NULL;)
+        cpu_us = cpu_us_of(folder, entry->d_name, name);
+    if (threads != NULL)
+        (void)closedir(threads);
     free(folder);
     if (cpu_us < 0)
-        scratch_give_up("there is no thread %s", name);
+        scratch_give_up("no thread %s, or the kernel does not tell its time", name);
     return cpu_us;
 }
 

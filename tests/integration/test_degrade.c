@@ -24,6 +24,7 @@ enum {
     LATE_MS = 50,  /* that an answer may come after its deadline */
     NAP_MS = 3500, /* of statements that are to be in the way */
     BITE_MS = 5000,
+    START_MS = 10000,
     RECOVER_MS = 5000,
     BIG_BYTES = 7000000, /* more than sockets take */
     CUT_BYTES = 500000,
@@ -71,6 +72,7 @@ static struct weir_process *open_weir(const struct house *house, int queue_count
         .dependencies = dependencies, .server = "\"max_memory\": \"1MiB\"", .files = files});
 
     weir_start(weir);
+    assert_true(exchange_is_healthy_within(weir, START_MS));
     free(dependencies);
     free(more);
     return weir;

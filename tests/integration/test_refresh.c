@@ -25,6 +25,7 @@ enum {
     BITE_MS = 5000,
     CANCEL_MS = 1000,
     RECOVER_MS = 5000,
+    START_MS = 10000,
     MID_RESULT_BYTES = 100000,
 };
 
@@ -54,19 +55,12 @@ struct house {
 static int build(void **state)
 {
     struct house *house = calloc(1, sizeof *house);
-    char *dependencies;
 
     assert_non_null(house);
     house->pg = private_postgres_create();
     private_postgres_start(house->pg);
     paced_create(house->pg);
     house->proxy = fault_proxy_create(private_postgres_port(house->pg));
-    dependencies = exchange_primary(house->pg, fault_proxy_port(house->proxy),
-                                    ", \"breaker\": {\"failure_threshold\": 1000000}");
-    house->weir = weir_create(&(struct weir_setup){
-        .dependencies = dependencies, .files = files, .log = "\"access\": \"none\""});
-    weir_start(house->weir);
-    free(dependencies);
     *state = house;
     return 0;
 }
@@ -75,12 +69,36 @@ static int tear_down(void **state)
 {
     struct house *house = *state;
 
-    assert_int_equal(weir_stop(house->weir, 10000), 0);
-    weir_destroy(house->weir);
     fault_proxy_destroy(house->proxy);
     private_postgres_destroy(house->pg);
     free(house);
     return 0;
+}
+
+/* Each test has a weir of its own, with nothing stored, and ids of its own. */
+static int open_weir(void **state)
+{
+    struct house *house = *state;
+    char *dependencies = exchange_primary(house->pg, fault_proxy_port(house->proxy),
+                                          ", \"breaker\": {\"failure_threshold\": 1000000}");
+
+    fault_proxy_set_mode(house->proxy, FAULT_PASS);
+    (void)paced_set(house->pg, PACED_WELL);
+    house->weir = weir_create(&(struct weir_setup){
+        .dependencies = dependencies, .files = files, .log = "\"access\": \"none\""});
+    weir_start(house->weir);
+    assert_true(exchange_is_healthy_within(house->weir, START_MS));
+    free(dependencies);
+    return 0;
+}
+
+static int close_weir(void **state)
+{
+    struct house *house = *state;
+    int code = weir_stop(house->weir, 10000);
+
+    weir_destroy(house->weir);
+    return code;
 }
 
 /* --- keys --- */
@@ -391,8 +409,8 @@ static void test_47_a_refresh_that_stands_still_is_a_lease_that_runs_out(void **
     struct key waiting, behind;
     int64_t version;
 
-    store(house, &waiting, "waiting", 1);
-    store(house, &behind, "behind", 2);
+    store(house, &waiting, "waiting", 21);
+    store(house, &behind, "behind", 22);
     outlive();
     version = paced_set(house->pg, PACED_WELL);
     assert_true(halt_now(halt));
@@ -400,8 +418,8 @@ static void test_47_a_refresh_that_stands_still_is_a_lease_that_runs_out(void **
     ask_by_the_deadline(house, &waiting);
     ask_by_the_deadline(house, &waiting);
     ask_ahead_of_refresh(house, &behind);
-    assert_int_equal(paced_runs(house->pg, 1), 1);
-    assert_int_equal(paced_runs(house->pg, 2), 1);
+    assert_int_equal(paced_runs(house->pg, 21), 1);
+    assert_int_equal(paced_runs(house->pg, 22), 1);
 
     halt_release(halt);
     expect_live_within(house, &waiting, version, RECOVER_MS);
@@ -481,8 +499,8 @@ static void test_47_a_refresh_that_fails_under_load_is_tried_once_a_step(void **
     struct queue queues[2];
     int64_t noise_us, version;
 
-    store(house, &queues[0].key, "waiting", 1);
-    store(house, &queues[1].key, "behind", 2);
+    store(house, &queues[0].key, "waiting", 31);
+    store(house, &queues[1].key, "behind", 32);
     outlive();
     (void)paced_set(house->pg, (struct pace){.row_count = 1, .state = "HV000"});
     for (size_t i = 0; i < 2; i++)
@@ -559,8 +577,8 @@ static void test_47_a_row_that_is_gone_takes_its_stored_answer_along(void **stat
     struct house *house = *state;
     struct key waiting, behind;
 
-    store(house, &waiting, "one", 1);
-    store(house, &behind, "one-behind", 2);
+    store(house, &waiting, "one", 41);
+    store(house, &behind, "one-behind", 42);
     outlive();
     (void)paced_set(house->pg, (struct pace){.row_count = 0});
     expect_removed(house, &waiting);
@@ -586,8 +604,8 @@ static void test_47_a_refresh_that_the_database_turns_down_leaves_what_is_stored
     struct house *house = *state;
     struct key waiting, behind;
 
-    store(house, &waiting, "waiting", 1);
-    store(house, &behind, "behind", 2);
+    store(house, &waiting, "waiting", 51);
+    store(house, &behind, "behind", 52);
     outlive();
     (void)paced_set(house->pg, (struct pace){.row_count = 1, .state = "P0001"});
     expect_problem(house, &waiting, 400, "raised");
@@ -619,7 +637,7 @@ static void test_47_a_refresh_that_somebody_cancels_replaces_nothing(void **stat
     struct key key;
     int fd;
 
-    store(house, &key, "waiting", 1);
+    store(house, &key, "waiting", 61);
     outlive();
     fd = reach(house, &running, &key);
     assert_int_equal(cancel_at_server(house), 1);
@@ -635,8 +653,8 @@ static void test_47_a_refresh_that_is_too_large_replaces_nothing(void **state)
     struct key waiting, behind;
     int64_t version;
 
-    store(house, &waiting, "waiting", 1);
-    store(house, &behind, "behind", 2);
+    store(house, &waiting, "waiting", 71);
+    store(house, &behind, "behind", 72);
     outlive();
     (void)paced_set(house->pg, (struct pace){.row_count = 501});
     ask_stale(house, &waiting, "result-too-large");
@@ -715,7 +733,7 @@ static void test_47_past_its_limits_a_stored_answer_is_none(void **state)
     int64_t version;
 
     for (int i = 0; i < 3; i++)
-        store(house, &caps[i].key, caps[i].folder, i);
+        store(house, &caps[i].key, caps[i].folder, 80 + i);
     outlive();
     (void)paced_set(house->pg, (struct pace){.row_count = 1, .state = "HV000"});
     for (int round = 0; round < 28; round++, pass_ms(100))
@@ -731,7 +749,7 @@ static void test_47_past_its_limits_a_stored_answer_is_none(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, build, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_weir, close_weir)
 
 int main(void)
 {
@@ -746,5 +764,5 @@ int main(void)
         TEST(test_47_past_its_limits_a_stored_answer_is_none),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, build, tear_down);
 }

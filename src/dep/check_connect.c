@@ -20,7 +20,11 @@ struct check {
     const struct dependency_config *dependency; /* borrowed */
     struct complaints *complaints;              /* borrowed */
     PGconn *conn;
+    bool is_stuck; /* nothing more can be asked on this connection */
 };
+
+/* How much later than its statement_timeout the server may say so. */
+enum { ANSWER_MARGIN_US = 500000 };
 
 static void complain(const struct check *c, const char *text)
 {
@@ -31,7 +35,7 @@ static void complain(const struct check *c, const char *text)
 void check_conninfo(const struct config *config, struct complaints *complaints)
 {
     for (size_t i = 0; i < config->dependency_count; i++) {
-        struct check c = {config, &config->dependencies[i], complaints, NULL};
+        struct check c = {config, &config->dependencies[i], complaints, NULL, false};
         struct targets targets;
         struct error err;
 
@@ -81,6 +85,13 @@ static bool look_up(struct target *t, struct instant until)
     return is_found;
 }
 
+/* Else libpq would write it to standard error. */
+static void ignore_notice(void *ctx, const char *message)
+{
+    (void)ctx;
+    (void)message;
+}
+
 static bool log_in(PGconn *conn, struct instant until)
 {
     PostgresPollingStatusType next = PGRES_POLLING_WRITING;
@@ -95,22 +106,54 @@ static bool log_in(PGconn *conn, struct instant until)
     return next == PGRES_POLLING_OK;
 }
 
-/* The last result of what was sent, or NULL. */
-static PGresult *wait_result(const struct check *c)
+/* The last result of what was sent, or NULL: then the connection is of no more use. */
+static PGresult *wait_result(struct check *c)
 {
-    struct instant until = instant_after(clock_now(), c->dependency->query_timeout_us);
+    struct instant until =
+        instant_after(clock_now(), c->dependency->query_timeout_us + ANSWER_MARGIN_US);
     PGresult *last = NULL, *next;
 
     for (;;) {
-        while (PQisBusy(c->conn) != 0)
-            if (!wait_for(PQsocket(c->conn), POLLIN, until) || PQconsumeInput(c->conn) == 0)
-                return last;
+        while (PQisBusy(c->conn) != 0) {
+            if (!wait_for(PQsocket(c->conn), POLLIN, until) || PQconsumeInput(c->conn) == 0) {
+                c->is_stuck = true;
+                PQclear(last);
+                return NULL;
+            }
+        }
         next = PQgetResult(c->conn);
         if (next == NULL)
             return last;
         PQclear(last);
         last = next;
     }
+}
+
+/* What a statement of our own says; its values are NULL where `values` is. */
+static PGresult *ask(struct check *c, const char *sql, int count, const Oid *types,
+                     const char *const *values)
+{
+    const char *nothing[1] = {NULL};
+    const char **nulls = NULL;
+    PGresult *result = NULL;
+
+    if (values == NULL && count > 0)
+        nulls = calloc((size_t)count, sizeof *nulls);
+    if (values == NULL)
+        values = nulls != NULL ? nulls : nothing;
+    if (PQsendQueryParams(c->conn, sql, count, types, values, NULL, NULL, 0) != 0)
+        result = wait_result(c);
+    else
+        c->is_stuck = true;
+    free(nulls);
+    return result;
+}
+
+static bool has_sqlstate(const PGresult *result, const char *sqlstate)
+{
+    const char *is = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+    return is != NULL && strcmp(is, sqlstate) == 0;
 }
 
 /* ---- connecting ---- */
@@ -130,6 +173,7 @@ static bool try_target(struct check *c, const struct targets *all, struct target
     c->conn = targets_connect(all, t, t->address, has_password ? password : NULL,
                               c->dependency->query_timeout_us);
     explicit_bzero(password, sizeof password);
+    (void)PQsetNoticeProcessor(c->conn, ignore_notice, NULL);
     if (log_in(c->conn, until))
         return true;
     (void)error_set(err, "cannot connect: %s",
@@ -161,24 +205,24 @@ static bool connect_any(struct check *c)
 }
 
 /* Which of the settings that bound what the server does for us does it, or a pooler, refuse? */
-static void check_settings(const struct check *c)
+static void check_settings(struct check *c)
 {
-    static const char *const settings[][2] = {
-        {"statement_timeout", "1000"},
-        {"idle_in_transaction_session_timeout", "1000"},
+    char query_timeout[32];
+    const char *const settings[][2] = {
+        {"statement_timeout", query_timeout},
+        {"idle_in_transaction_session_timeout", query_timeout},
         {"client_connection_check_interval", "1000"},
         {"tcp_user_timeout", "1000"},
         {"default_transaction_read_only", "on"},
     };
 
-    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        const char *values[] = {settings[i][0], settings[i][1]};
-        PGresult *result = NULL;
+    (void)snprintf(query_timeout, sizeof query_timeout, "%lld",
+                   (long long)(c->dependency->query_timeout_us / 1000));
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0] && !c->is_stuck; i++) {
+        PGresult *result =
+            ask(c, "SELECT pg_catalog.set_config($1, $2, false)", 2, NULL, settings[i]);
         char text[200];
 
-        if (PQsendQueryParams(c->conn, "SELECT pg_catalog.set_config($1, $2, false)", 2, NULL,
-                              values, NULL, NULL, 0) != 0)
-            result = wait_result(c);
         if (PQresultStatus(result) != PGRES_TUPLES_OK) {
             (void)snprintf(text, sizeof text, "the server refuses to set %s for the session",
                            settings[i][0]);
@@ -188,6 +232,36 @@ static void check_settings(const struct check *c)
         }
         PQclear(result);
     }
+}
+
+static size_t count_writes(const struct check *c)
+{
+    const struct catalog *catalog = c->config->catalog;
+    size_t count = 0;
+
+    for (size_t i = 0; i < catalog->route_count; i++)
+        count += catalog->routes[i].is_write &&
+                 &c->config->dependencies[catalog->routes[i].source] == c->dependency;
+    return count;
+}
+
+/* A standby refuses every write, whatever the statement. */
+static void check_role(struct check *c)
+{
+    size_t writes = count_writes(c);
+    PGresult *result;
+    char text[200];
+
+    if (writes == 0)
+        return;
+    result = ask(c, "SELECT pg_catalog.pg_is_in_recovery()", 0, NULL, NULL);
+    if (PQresultStatus(result) == PGRES_TUPLES_OK && PQgetvalue(result, 0, 0)[0] == 't') {
+        (void)snprintf(text, sizeof text,
+                       "the server is a standby, which refuses writes, and %zu route%s there",
+                       writes, writes == 1 ? " writes" : "s write");
+        complain(c, text);
+    }
+    PQclear(result);
 }
 
 /* ---- one route ---- */
@@ -205,27 +279,25 @@ static void complain_at(const struct check *c, const struct route *route, const 
                    message != NULL ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : "none");
 }
 
-static Oid type_oid(const struct check *c, const struct param *param)
+static Oid type_oid(struct check *c, const struct param *param)
 {
     char name[80];
     const char *values[] = {name};
-    PGresult *result = NULL;
+    PGresult *result;
     Oid oid = 0;
 
     if (param->type.oid != 0)
         return param->type.oid;
     (void)snprintf(name, sizeof name, "%.63s%s", param->type.name,
                    param->type.is_array ? "[]" : "");
-    if (PQsendQueryParams(c->conn, "SELECT pg_catalog.to_regtype($1)::pg_catalog.oid", 1, NULL,
-                          values, NULL, NULL, 0) != 0)
-        result = wait_result(c);
+    result = ask(c, "SELECT pg_catalog.to_regtype($1)::pg_catalog.oid", 1, NULL, values);
     if (PQresultStatus(result) == PGRES_TUPLES_OK && PQgetisnull(result, 0, 0) == 0)
         oid = (Oid)strtoul(PQgetvalue(result, 0, 0), NULL, 10);
     PQclear(result);
     return oid;
 }
 
-static bool find_types(const struct check *c, const struct route *route, Oid *out)
+static bool find_types(struct check *c, const struct route *route, Oid *out)
 {
     bool is_good = true;
 
@@ -233,6 +305,8 @@ static bool find_types(const struct check *c, const struct route *route, Oid *ou
         const struct param *param = &route->params[route->bind_params[i]];
 
         out[i] = type_oid(c, param);
+        if (c->is_stuck)
+            return false;
         if (out[i] != 0)
             continue;
         complaints_add(c->complaints, route->file, param->line, param->column,
@@ -263,24 +337,77 @@ static void check_columns(const struct check *c, const struct route *route, cons
                        c->dependency->name);
 }
 
-static void check_route(const struct check *c, const struct route *route)
+/* Planned, and started up to the point where the server looks at privileges and at what a read-only
+ * transaction allows; not run: no row is read, locked or written. A write that is no DML (CALL,
+ * DDL) cannot be planned, and other errors say nothing, as each value is NULL here. */
+static void check_plan(struct check *c, const struct route *route, const Oid *types)
 {
-    Oid *oids = calloc(route->bind_count + 1, sizeof *oids);
+    PGresult *begun =
+        ask(c, route->is_write ? "BEGIN READ WRITE" : "BEGIN READ ONLY", 0, NULL, NULL);
     PGresult *result = NULL;
+    char *sql = NULL;
 
-    if (oids != NULL && find_types(c, route, oids)) {
-        if (PQsendPrepare(c->conn, "", route->sql, (int)route->bind_count, oids) != 0)
-            result = wait_result(c);
-        if (PQresultStatus(result) != PGRES_COMMAND_OK) {
-            complain_at(c, route, result);
-        } else if (PQsendDescribePrepared(c->conn, "") != 0) {
-            PQclear(result);
-            result = wait_result(c);
-            check_columns(c, route, result);
-        }
-    }
+    if (PQresultStatus(begun) == PGRES_COMMAND_OK &&
+        asprintf(&sql, "%s%s", route->is_write ? "EXPLAIN " : "DECLARE weir_check CURSOR FOR ",
+                 route->sql) >= 0)
+        result = ask(c, sql, (int)route->bind_count, types, NULL);
+    if (has_sqlstate(result, "25006") || has_sqlstate(result, "42501"))
+        complaints_add(c->complaints, route->file, route->sql_line, route->sql_column,
+                       "on %s: %s (SQLSTATE %s)", c->dependency->name,
+                       PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
+                       PQresultErrorField(result, PG_DIAG_SQLSTATE));
+    if (PQresultStatus(begun) == PGRES_COMMAND_OK && !c->is_stuck)
+        PQclear(ask(c, "ROLLBACK", 0, NULL, NULL));
     PQclear(result);
-    free(oids);
+    PQclear(begun);
+    free(sql);
+}
+
+/* True: the server knows all that it names. */
+static bool check_names(struct check *c, const struct route *route, const Oid *types)
+{
+    PGresult *result = NULL;
+    bool is_good;
+
+    if (PQsendPrepare(c->conn, "", route->sql, (int)route->bind_count, types) != 0)
+        result = wait_result(c);
+    is_good = PQresultStatus(result) == PGRES_COMMAND_OK;
+    if (!is_good && !c->is_stuck)
+        complain_at(c, route, result);
+    PQclear(result);
+    result = NULL;
+    if (is_good && PQsendDescribePrepared(c->conn, "") != 0)
+        result = wait_result(c);
+    if (is_good && !c->is_stuck)
+        check_columns(c, route, result);
+    PQclear(result);
+    return is_good && !c->is_stuck;
+}
+
+static void check_route(struct check *c, const struct route *route)
+{
+    Oid *types = calloc(route->bind_count + 1, sizeof *types);
+
+    if (types != NULL && find_types(c, route, types) && check_names(c, route, types))
+        check_plan(c, route, types);
+    free(types);
+}
+
+/* Each of its routes; one line when the server stops answering in between, not one for each. */
+static void check_dependency(struct check *c, uint32_t source)
+{
+    const struct catalog *catalog = c->config->catalog;
+
+    check_settings(c);
+    if (!c->is_stuck)
+        check_role(c);
+    for (size_t i = 0; i < catalog->route_count && !c->is_stuck; i++)
+        if (catalog->routes[i].source == source)
+            check_route(c, &catalog->routes[i]);
+    if (c->is_stuck)
+        complain(c, PQstatus(c->conn) == CONNECTION_BAD
+                        ? "the connection was lost during the check"
+                        : "no answer within query_timeout; not all was checked");
 }
 
 bool check_connect(const struct config *config, struct complaints *complaints)
@@ -288,14 +415,11 @@ bool check_connect(const struct config *config, struct complaints *complaints)
     size_t before = complaints->error_count;
 
     for (uint32_t i = 0; i < config->dependency_count; i++) {
-        struct check c = {config, &config->dependencies[i], complaints, NULL};
+        struct check c = {config, &config->dependencies[i], complaints, NULL, false};
 
         if (!connect_any(&c))
             continue;
-        check_settings(&c);
-        for (size_t r = 0; r < config->catalog->route_count; r++)
-            if (config->catalog->routes[r].source == i)
-                check_route(&c, &config->catalog->routes[r]);
+        check_dependency(&c, i);
         PQfinish(c.conn);
     }
     return complaints->error_count == before;

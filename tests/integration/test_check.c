@@ -7,7 +7,6 @@
 #include "cmocka_all.h"
 #include "exchange.h"
 #include "fault_proxy.h"
-#include "patience.h"
 #include "scratch.h"
 
 #define COUNT_OF(table) (sizeof(table) / sizeof *(table))
@@ -381,12 +380,248 @@ static void test_all_mistakes_of_all_files_are_told_in_one_run(void **state)
     weir_destroy(weir);
 }
 
+static void test_a_good_config_is_told_with_its_worst_times(void **state)
+{
+    static const struct weir_file files[] = {
+        {"a.sql", "-- GET /a/{id}\n-- @param id int4\n-- @timeout 800ms\nSELECT :id AS a\n"},
+        {"b.sql", "-- POST /b\n-- @param x mod optional\nINSERT INTO t VALUES (:x)\n"},
+        {NULL, NULL},
+    };
+    struct weir_process *weir =
+        folder_with("{\"primary\": {\"kind\": \"postgres\", \"conninfo\": \"host=x\"}}", files);
+    struct weir_output check = weir_run(weir, (const char *[]){"check", NULL});
+
+    (void)state;
+    assert_int_equal(check.exit_code, 0);
+    assert_string_equal(check.err, "");
+    assert_non_null(strstr(check.out, "api/b.sql:2:13: warning: the type mod is not built in"));
+    assert_non_null(strstr(check.out, "     850ms  GET /a/{id}\n"));
+    assert_non_null(strstr(check.out, "    5050ms  POST /b\n"));
+    assert_non_null(strstr(check.out, "ok: 2 routes, 1 dependency\n"));
+    weir_output_fini(&check);
+    weir_destroy(weir);
+}
+
+/* --- with a database --- */
+
+static const struct mistake on_server[] = {
+    {"-- GET /a\nSELECT b FROM no_such_table", 2, 15, "relation \"no_such_table\" does not exist"},
+    {"-- GET /a\nSELECT id,\n       nme FROM items", 3, 8, "column \"nme\" does not exist"},
+    {"-- GET /a\n-- @param a int4\nSELECT id FROM items WHERE :a = id AND nme = 1", 3, 40,
+     "column \"nme\" does not exist"},
+    {"-- GET /a\nSELECT no_such_function(1) AS a", 2, 8, "function no_such_function(integer)"},
+    {"-- GET /a\nSELEKT 1", 2, 1, "syntax error"},
+    {"-- GET /a\n-- @param a int4\nSELECT name FROM items WHERE name = :a", 3, 35,
+     "operator does not exist: text = integer"},
+    {"-- GET /a\n-- @param a no_such_type\nSELECT :a AS a", 2, 11,
+     "the type \"no_such_type\" of parameter \"a\" does not exist"},
+    {"-- GET /a\nSELECT i.id, j.id FROM items i, items j", 2, 1, "column \"id\" comes twice"},
+    {"-- GET /a\n-- @result value\nSELECT 1 AS a, 2 AS b", 3, 1, "@result value wants one column"},
+    {"-- POST /a\n-- @param a text\nINSERT INTO notes (token) VALUES (:a)", 3, 1,
+     "use @result exec, or RETURNING"},
+    {"-- GET /a\n-- @param a int4\n\n SELECT id FROM items WHERE id = :a FOR UPDATE", 4, 2,
+     "cannot execute SELECT FOR UPDATE in a read-only transaction (SQLSTATE 25006)"},
+    {"-- GET /a\nWITH b AS (SELECT id FROM items FOR SHARE) SELECT id FROM b", 2, 1,
+     "cannot execute SELECT FOR SHARE in a read-only transaction"},
+    {"-- GET /a\nSELECT rolname FROM pg_authid", 2, 1, "permission denied for table pg_authid"},
+    {"-- DELETE /a\n-- @result exec\nDELETE FROM pg_authid", 3, 1, "permission denied"},
+};
+
+static void test_each_mistake_that_the_server_knows_has_its_place(void **state)
+{
+    struct fixture *f = *state;
+    char *dependencies = exchange_primary(f->pg, 0, NULL);
+    struct weir_process *weir = folder_with(dependencies, neighbours);
+    size_t told = 0;
+
+    for (size_t i = 0; i < COUNT_OF(on_server); i++) {
+        const struct mistake *m = &on_server[i];
+        char *place = scratch_format("api/a.sql:%d:%d: on primary: ", m->line, m->column);
+        struct weir_output check;
+        const char *line;
+
+        weir_write(weir, "a.sql", m->text);
+        check = weir_run(weir, (const char *[]){"check", "--connect", NULL});
+        line = strstr(check.out, place);
+        if (check.exit_code == 1 && line != NULL && strstr(line, m->needle) != NULL &&
+            scratch_count(check.out, ": on primary: ") == 1 && check.err[0] == '\0')
+            told++;
+        else
+            print_message("wanted %s...%s of:\n%s\ngot %d: %s%s\n", place, m->needle, m->text,
+                          check.exit_code, check.out, check.err);
+        weir_output_fini(&check);
+        free(place);
+    }
+    print_message("[figure] mistakes told that only the server knows: %zu of %zu\n", told,
+                  COUNT_OF(on_server));
+    assert_int_equal(told, COUNT_OF(on_server));
+    weir_destroy(weir);
+    free(dependencies);
+}
+
+/* tick() tells of every time it runs, also of those that were rolled back. */
+static const struct weir_file harmless[] = {
+    {"a.sql", "-- GET /a\nSELECT tick('read') AS a FROM items\n"},
+    {"b.sql", "-- POST /b\n-- @param t text\n-- @result exec\nINSERT INTO notes (token, body) "
+              "VALUES (:t, tick('write'))\n"},
+    {"c.sql",
+     "-- DELETE /c\n-- @result exec\nDELETE FROM items WHERE tick('delete') IS NOT NULL\n"},
+    {"d.sql",
+     "-- POST /d\n-- @result one\nWITH x AS (DELETE FROM notes RETURNING tick('with') AS t) "
+     "SELECT count(*) AS n FROM x\n"},
+    {"e.sql", "-- POST /e\n-- @result exec\nCREATE TABLE made_by_check (a int)\n"},
+    {"f.sql", "-- POST /f\n-- @result exec\nDO $$ BEGIN PERFORM tick('do'); END $$\n"},
+    {"g.sql",
+     "-- POST /g\n-- @param i int4\n-- @result one\nSELECT id FROM items WHERE id = :i FOR "
+     "UPDATE\n"},
+    {"h.sql", "-- GET /h\n-- @result value\nSHOW timezone\n"},
+    {"i.sql", "-- GET /i\nTABLE items\n"},
+    {"j.sql", "-- GET /j\nVALUES (1)\n"},
+    {NULL, NULL},
+};
+
+static void test_what_is_checked_is_not_run(void **state)
+{
+    struct fixture *f = *state;
+    char *dependencies = exchange_primary(f->pg, 0, NULL);
+    struct weir_process *weir = folder_with(dependencies, harmless);
+    int64_t items = private_postgres_number(f->pg, "SELECT count(*) FROM items");
+    struct weir_output check = weir_run(weir, (const char *[]){"check", "--connect", NULL});
+
+    if (check.exit_code != 0)
+        fail_msg("%s%s", check.out, check.err);
+    assert_string_equal(check.err, "");
+    assert_int_equal(private_postgres_ticks(f->pg, "read"), 0);
+    assert_int_equal(private_postgres_ticks(f->pg, "write"), 0);
+    assert_int_equal(private_postgres_ticks(f->pg, "delete"), 0);
+    assert_int_equal(private_postgres_ticks(f->pg, "with"), 0);
+    assert_int_equal(private_postgres_ticks(f->pg, "do"), 0);
+    assert_int_equal(private_postgres_number(
+                         f->pg, "SELECT count(*) FROM pg_class WHERE relname = 'made_by_check'"),
+                     0);
+    assert_int_equal(private_postgres_number(f->pg, "SELECT count(*) FROM items"), items);
+    weir_output_fini(&check);
+    weir_destroy(weir);
+    free(dependencies);
+}
+
+static void test_a_database_that_is_down_is_one_line(void **state)
+{
+    struct fixture *f = *state;
+    char *up = private_postgres_conninfo(f->pg, 0);
+    char *dependencies = scratch_format(
+        "{\"primary\": {\"kind\": \"postgres\", \"conninfo\": \"%s\"},\n"
+        " \"other\": {\"kind\": \"postgres\", \"conninfo\": \"host=127.0.0.1 port=%u dbname=a "
+        "user=a password=s3cr3t\"}}",
+        up, scratch_port());
+    static const struct weir_file files[] = {
+        {"a.sql", "-- GET /a\n-- @from other\nSELECT 1 AS a\n"},
+        {"b.sql", "-- GET /b\n-- @from other\nSELECT 2 AS b\n"},
+        {"c.sql", "-- GET /c\nSELECT nme FROM items\n"},
+        {NULL, NULL},
+    };
+    struct weir_process *weir = folder_with(dependencies, files);
+    struct weir_output check = weir_run(weir, (const char *[]){"check", "--connect", NULL});
+
+    assert_int_equal(check.exit_code, 1);
+    assert_int_equal(scratch_count(check.out, "\n"), 2);
+    assert_non_null(strstr(check.out, "dependencies.other: cannot connect: "));
+    assert_non_null(strstr(check.out, "api/c.sql:2:8: on primary: column \"nme\""));
+    assert_null(strstr(check.out, "s3cr3t"));
+    weir_output_fini(&check);
+    weir_destroy(weir);
+    free(dependencies);
+    free(up);
+}
+
+/* Logged in, and then nothing: told once, whatever the number of routes. */
+static void test_a_server_that_stops_answering_is_one_line(void **state)
+{
+    struct fixture *f = *state;
+    struct fault_proxy *proxy = fault_proxy_create(private_postgres_port(f->pg));
+    char *dependencies =
+        exchange_primary(f->pg, fault_proxy_port(proxy), ", \"query_timeout\": \"500ms\"");
+    struct weir_process *weir = folder_with(dependencies, harmless);
+    struct weir_output check;
+
+    fault_proxy_cut_after(proxy, FAULT_UP, 1500, 1);
+    check = weir_run(weir, (const char *[]){"check", "--connect", NULL});
+    assert_int_equal(check.exit_code, 1);
+    assert_int_equal(scratch_count(check.out, "\n"), 1);
+    assert_non_null(strstr(check.out, "dependencies.primary: the connection was lost"));
+    assert_int_equal(fault_proxy_counters(proxy).cut_count, 1);
+    weir_output_fini(&check);
+    weir_destroy(weir);
+    fault_proxy_destroy(proxy);
+    free(dependencies);
+}
+
+static void test_a_lock_in_the_way_is_told_of_the_routes_it_stops(void **state)
+{
+    struct fixture *f = *state;
+    char *dependencies = exchange_primary(f->pg, 0, ", \"query_timeout\": \"300ms\"");
+    static const struct weir_file files[] = {
+        {"a.sql", "-- GET /a\nSELECT id FROM items\n"},
+        {"b.sql", "-- GET /b\nSELECT nope FROM notes\n"},
+        {NULL, NULL},
+    };
+    struct weir_process *weir = folder_with(dependencies, files);
+    struct weir_output check;
+
+    private_postgres_exec(f->pg, "BEGIN; LOCK items IN ACCESS EXCLUSIVE MODE");
+    check = weir_run(weir, (const char *[]){"check", "--connect", NULL});
+    private_postgres_exec(f->pg, "ROLLBACK");
+    assert_int_equal(check.exit_code, 1);
+    assert_non_null(strstr(check.out, "api/a.sql:2:1: on primary: "));
+    assert_non_null(strstr(check.out, "SQLSTATE 57014"));
+    assert_non_null(strstr(check.out, "api/b.sql:2:8: on primary: column \"nope\""));
+    weir_output_fini(&check);
+    weir_destroy(weir);
+    free(dependencies);
+}
+
+static void test_a_standby_is_told_once_whatever_writes_there(void **state)
+{
+    struct private_postgres *pg = private_postgres_create();
+    struct weir_process *weir;
+    struct weir_output check;
+    char *folder, *dependencies;
+
+    (void)state;
+    private_postgres_start(pg);
+    folder = private_postgres_value(pg, "SHOW data_directory");
+    private_postgres_stop(pg, POSTGRES_FAST);
+    scratch_write(folder, "standby.signal", "");
+    private_postgres_start(pg);
+    dependencies = exchange_primary(pg, 0, NULL);
+    weir = folder_with(dependencies, harmless);
+    check = weir_run(weir, (const char *[]){"check", "--connect", NULL});
+    assert_int_equal(check.exit_code, 1);
+    assert_string_equal(check.err, "");
+    assert_int_equal(scratch_count(check.out, "\n"), 1);
+    assert_non_null(strstr(check.out,
+                           "dependencies.primary: the server is a standby, which refuses "
+                           "writes, and 6 routes write there"));
+    weir_output_fini(&check);
+    weir_destroy(weir);
+    private_postgres_destroy(pg);
+    free(dependencies);
+    free(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_mistake_in_the_config_has_its_place),
         cmocka_unit_test(test_each_mistake_in_an_sql_file_has_its_place),
         cmocka_unit_test(test_all_mistakes_of_all_files_are_told_in_one_run),
+        cmocka_unit_test(test_a_good_config_is_told_with_its_worst_times),
+        cmocka_unit_test(test_each_mistake_that_the_server_knows_has_its_place),
+        cmocka_unit_test(test_what_is_checked_is_not_run),
+        cmocka_unit_test(test_a_database_that_is_down_is_one_line),
+        cmocka_unit_test(test_a_server_that_stops_answering_is_one_line),
+        cmocka_unit_test(test_a_lock_in_the_way_is_told_of_the_routes_it_stops),
+        cmocka_unit_test(test_a_standby_is_told_once_whatever_writes_there),
     };
 
     return cmocka_run_group_tests(tests, start_all, stop_all);

@@ -620,10 +620,15 @@ struct verdicts {
     uint64_t wrong_age, wrong_word; /* Weir-Degraded there and not past, or past and not there */
 };
 
+static struct birth birth_of(const struct record *record)
+{
+    return (struct birth){
+        .from_us = record->sent_us, .to_us = record->end_us, .max_age_s = record->max_age_s};
+}
+
 static void remember(struct known *known, const struct record *record)
 {
-    known->births[known->count++ % 2] = (struct birth){
-        .from_us = record->sent_us, .to_us = record->end_us, .max_age_s = record->max_age_s};
+    known->births[known->count++ % 2] = birth_of(record);
 }
 
 /* The header rounds down; so does what the instants allow. */
@@ -646,19 +651,45 @@ static bool is_word_of(const struct record *record, const struct birth *birth)
     return !(is_surely_fresh && record->is_degraded) && !(is_surely_past && !record->is_degraded);
 }
 
-static void judge_stored(const struct known *known, const struct record *record,
+struct right {
+    bool age, word;
+};
+
+static void try_birth(struct right *right, const struct record *record, const struct birth *birth)
+{
+    if (!is_age_of(record, birth))
+        return;
+    right->age = true;
+    right->word = right->word || is_word_of(record, birth);
+}
+
+/* A stored answer may be read just before the live one that it was stored with: both were on their
+ * way at once. */
+static void try_later_births(struct right *right, const struct siege *siege, size_t i)
+{
+    const struct record *record = &siege->records[i];
+
+    for (size_t k = i + 1; k < siege->count && k <= i + BESIEGERS; k++) {
+        const struct record *later = &siege->records[k];
+        struct birth birth = birth_of(later);
+
+        if (later->key == record->key && later->is_live && later->sent_us <= record->end_us)
+            try_birth(right, record, &birth);
+    }
+}
+
+static void judge_stored(const struct siege *siege, size_t i, const struct known *known,
                          struct verdicts *verdicts)
 {
-    bool is_age_right = false, is_word_right = false;
+    const struct record *record = &siege->records[i];
+    struct right right = {false, false};
 
-    for (unsigned i = 0; i < 2 && i < known->count; i++) {
-        if (!is_age_of(record, &known->births[i]))
-            continue;
-        is_age_right = true;
-        is_word_right = is_word_right || is_word_of(record, &known->births[i]);
-    }
-    verdicts->wrong_age += !is_age_right;
-    verdicts->wrong_word += !is_word_right || (record->ttl_s < 0) != record->is_degraded;
+    for (unsigned k = 0; k < 2 && k < known->count; k++)
+        try_birth(&right, record, &known->births[k]);
+    if (!right.age)
+        try_later_births(&right, siege, i);
+    verdicts->wrong_age += !right.age;
+    verdicts->wrong_word += !right.word || (record->ttl_s < 0) != record->is_degraded;
     verdicts->stale += record->is_degraded;
     verdicts->stored += !record->is_degraded;
 }
@@ -684,7 +715,7 @@ static struct verdicts judge(const struct siege *siege, int64_t from_us, int64_t
         else if (record->is_live)
             verdicts.live++;
         else
-            judge_stored(&known[record->key], record, &verdicts);
+            judge_stored(siege, i, &known[record->key], &verdicts);
     }
     return verdicts;
 }

@@ -76,7 +76,7 @@ need_build_packages() {
     local compiler=()
     command -v "${CC:-cc}" >/dev/null || compiler=(gcc libc6-dev)
     need_packages "${compiler[@]}" cmake ninja-build pkg-config curl procps libmicrohttpd-dev \
-        libpq-dev libjansson-dev libuv1-dev libcmocka-dev libcurl4-openssl-dev
+        libpq-dev libjansson-dev libuv1-dev libcmocka-dev libcurl4-openssl-dev python3-jsonschema
     need_postgres
 }
 

@@ -15,4 +15,7 @@ bool size_parse(const char *text, size_t size_bytes, size_t *out_bytes);
 
 /* The shortest exact form: "2s", "250ms", "1m", "0s". */
 void duration_format(int64_t us, char out_text[32]);
+
+/* In the largest unit that it is a whole number of: "64KiB". */
+void size_format(int64_t bytes, char out_text[32]);
 #endif

@@ -140,3 +140,12 @@ void duration_format(int64_t us, char out_text[32])
     else
         format_seconds(us, out_text); /* no unit is below a millisecond */
 }
+
+void size_format(int64_t bytes, char out_text[32])
+{
+    size_t i = 0;
+
+    while (i + 1 < UNIT_COUNT && (bytes == 0 || bytes % size_units[i].factor != 0))
+        i++;
+    (void)snprintf(out_text, 32, "%" PRId64 "%s", bytes / size_units[i].factor, size_units[i].name);
+}

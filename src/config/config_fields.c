@@ -37,35 +37,37 @@ static const struct field_word accesses_logged[] = {
 
 const struct config_field config_fields[] = {
 /*   path, type, stored, min, max, default, only, words, help */
+    {"$schema", FIELD_STRING, UNSTORED, 1, PATH_MAX, "null", NULL, NULL, "Where editors find the schema of this file; weir does not look."},
+
     {"server", FIELD_OBJECT, UNSTORED, ANY, NULL, NULL, NULL, "The port that callers use."},
     {"server.address", FIELD_ADDRESS, CONF(server.address), ANY, "0.0.0.0", NULL, NULL, "Address to listen on."},
     {"server.port", FIELD_INTEGER, CONF(server.port), 1, 65535, "8080", NULL, NULL, "Port to listen on."},
-    {"server.workers", FIELD_INTEGER, CONF(server.workers), 1, 256, "2", NULL, NULL, "Threads that serve callers."},
-    {"server.max_connections", FIELD_INTEGER, CONF(server.max_connections), 1, 1000000, "4096", NULL, NULL, "Most open caller connections."},
-    {"server.max_body", FIELD_SIZE, CONF(server.max_body_bytes), 1, GIB(1), "1MiB", NULL, NULL, "Largest request body."},
-    {"server.max_uri", FIELD_SIZE, CONF(server.max_uri_bytes), 64, KIB(64), "8KiB", NULL, NULL, "Longest request target."},
+    {"server.workers", FIELD_INTEGER, CONF(server.workers), 1, 256, "2", NULL, NULL, "Threads that serve callers; they never wait for a dependency."},
+    {"server.max_connections", FIELD_INTEGER, CONF(server.max_connections), 1, 1000000, "4096", NULL, NULL, "Most open caller connections; 64 more answer /health* alone."},
+    {"server.max_body", FIELD_SIZE, CONF(server.max_body_bytes), 1, GIB(1), "1MiB", NULL, NULL, "Largest request body; a larger one is a 413."},
+    {"server.max_uri", FIELD_SIZE, CONF(server.max_uri_bytes), 64, KIB(64), "8KiB", NULL, NULL, "Longest request target; a longer one is a 414."},
     {"server.header_timeout", FIELD_DURATION, CONF(server.header_timeout_us), MS(1), HOURS(1), "10s", NULL, NULL, "Time for a request's headers to arrive."},
     {"server.body_timeout", FIELD_DURATION, CONF(server.body_timeout_us), MS(1), HOURS(1), "30s", NULL, NULL, "Time for a request's body to arrive."},
     {"server.idle_timeout", FIELD_DURATION, CONF(server.idle_timeout_us), MS(1), HOURS(24), "75s", NULL, NULL, "Time a connection may stay without a request."},
     {"server.write_timeout", FIELD_DURATION, CONF(server.write_timeout_us), MS(1), HOURS(1), "30s", NULL, NULL, "Time for an answer to be taken by the caller."},
     {"server.request_timeout", FIELD_DURATION, CONF(server.request_timeout_us), MS(1), HOURS(1), "5s", NULL, NULL, "A request's whole budget."},
-    {"server.caller_timeout", FIELD_DURATION, CONF(server.caller_timeout_us), MS(1), HOURS(24), "30s", NULL, NULL, "How long callers wait; must exceed request_timeout."},
-    {"server.drain_delay", FIELD_DURATION, CONF(server.drain_delay_us), 0, HOURS(1), "0s", NULL, NULL, "Time between failing readiness and closing the listener."},
-    {"server.drain_timeout", FIELD_DURATION, CONF(server.drain_timeout_us), 0, HOURS(1), "8s", NULL, NULL, "Time for requests under way to end at shutdown."},
-    {"server.max_memory", FIELD_SIZE, CONF(server.max_memory_bytes), KIB(64), GIB(1024), "512MiB", NULL, NULL, "Request bodies and answers not yet sent, together."},
-    {"server.cors_origins", FIELD_ORIGINS, CONF(server.cors_origins), ANY, "[]", NULL, NULL, "Origins whose pages may call, or \"*\"."},
+    {"server.caller_timeout", FIELD_DURATION, CONF(server.caller_timeout_us), MS(1), HOURS(24), "30s", NULL, NULL, "How long callers wait at most; must exceed request_timeout."},
+    {"server.drain_delay", FIELD_DURATION, CONF(server.drain_delay_us), 0, HOURS(1), "0s", NULL, NULL, "At SIGTERM: time between failing readiness and closing the listener."},
+    {"server.drain_timeout", FIELD_DURATION, CONF(server.drain_timeout_us), 0, HOURS(1), "8s", NULL, NULL, "At SIGTERM: time for requests under way to end."},
+    {"server.max_memory", FIELD_SIZE, CONF(server.max_memory_bytes), KIB(64), GIB(1024), "512MiB", NULL, NULL, "Request bodies and answers not yet sent, together; above it 503 overloaded."},
+    {"server.cors_origins", FIELD_ORIGINS, CONF(server.cors_origins), ANY, "[]", NULL, NULL, "Exact origins whose pages may call, or \"*\"."},
     {"server.trusted_proxies", FIELD_LIST, UNSTORED, ANY, "[]", "[]", NULL, "Proxies whose forwarding headers are believed."},
 
     {"admin", FIELD_OBJECT, UNSTORED, ANY, NULL, NULL, NULL, "The operator's port: health, metrics, status."},
     {"admin.address", FIELD_ADDRESS, CONF(admin.address), ANY, "127.0.0.1", NULL, NULL, "Address to listen on."},
     {"admin.port", FIELD_INTEGER, CONF(admin.port), 1, 65535, "8081", NULL, NULL, "Port to listen on."},
-    {"admin.token_file", FIELD_FILE, CONF(admin.token_file), 1, PATH_MAX, "null", NULL, NULL, "File with the token that changes need."},
+    {"admin.token_file", FIELD_FILE, CONF(admin.token_file), 1, PATH_MAX, "null", NULL, NULL, "File with the token that POST needs; without one, no POST on a non-loopback address."},
 
-    {"api", FIELD_STRING, CONF(api_folder), 1, PATH_MAX, "api", NULL, NULL, "Folder of the SQL files."},
+    {"api", FIELD_STRING, CONF(api_folder), 1, PATH_MAX, "api", NULL, NULL, "Folder of the SQL files, subfolders too."},
     {"auth", FIELD_OBJECT, UNSTORED, ANY, NULL, "null", NULL, "Who may call."},
 
     {"cache", FIELD_OBJECT, UNSTORED, ANY, NULL, NULL, NULL, "Stored answers."},
-    {"cache.max_bytes", FIELD_SIZE, CONF(cache.max_bytes), KIB(64), GIB(1024), "64MiB", NULL, NULL, "Memory for stored answers."},
+    {"cache.max_bytes", FIELD_SIZE, CONF(cache.max_bytes), KIB(64), GIB(1024), "64MiB", NULL, NULL, "Memory for stored answers, with all that belongs to them."},
     {"cache.shared", FIELD_STRING, UNSTORED, 1, 32, "null", "null", NULL, "The redis dependency that instances share."},
     {"cache.file", FIELD_FILE, UNSTORED, 1, PATH_MAX, "null", "null", NULL, "File that keeps stored answers over a restart."},
 
@@ -78,17 +80,17 @@ const struct config_field config_fields[] = {
     {"dependencies", FIELD_MAP, UNSTORED, ANY, NULL, NULL, NULL, "What weir calls, by name."},
     {"dependencies.*", FIELD_OBJECT, UNSTORED, ANY, NULL, NULL, NULL, "One dependency."},
     {"dependencies.*.kind", FIELD_WORD, UNSTORED, ANY, NULL, NULL, kinds, "What it is."},
-    {"dependencies.*.conninfo", FIELD_STRING, DEP(conninfo), 1, 16384, NULL, NULL, NULL, "libpq connection string or URI."},
-    {"dependencies.*.password_file", FIELD_FILE, DEP(password_file), 1, PATH_MAX, "null", NULL, NULL, "File with the password, read before each connection."},
-    {"dependencies.*.access", FIELD_WORD, DEP(is_read_only), ANY, "read-write", NULL, accesses, "Whether writes may go there."},
-    {"dependencies.*.connections", FIELD_INTEGER, DEP(connections), 1, 65535, "null", NULL, NULL, "Backends; null: as many as max_concurrent."},
+    {"dependencies.*.conninfo", FIELD_STRING, DEP(conninfo), 1, 16384, NULL, NULL, NULL, "libpq's connection string or URI; several hosts are tried in order."},
+    {"dependencies.*.password_file", FIELD_FILE, DEP(password_file), 1, PATH_MAX, "null", NULL, NULL, "File with the password, read again before each connection."},
+    {"dependencies.*.access", FIELD_WORD, DEP(is_read_only), ANY, "read-write", NULL, accesses, "read: no route that writes may use it."},
+    {"dependencies.*.connections", FIELD_INTEGER, DEP(connections), 1, 65535, "null", NULL, NULL, "Sessions at the server; null: as many as max_concurrent. Fewer are not supported yet."},
     {"dependencies.*.prepare", FIELD_BOOL, DEP(prepare), ANY, "true", "true", NULL, "Prepare statements once a session."},
     {"dependencies.*.max_lag", FIELD_DURATION, UNSTORED, 0, HOURS(24), "null", "null", NULL, "Most replay lag of a replica."},
     {"dependencies.*.production", FIELD_BOOL, DEP(is_production), ANY, "false", NULL, NULL, "Drills leave it alone."},
-    {"dependencies.*.connect_timeout", FIELD_DURATION, DEP(connect_timeout_us), MS(1), HOURS(1), "2s", NULL, NULL, "Time for DNS, connecting and login."},
-    {"dependencies.*.query_timeout", FIELD_DURATION, DEP(query_timeout_us), MS(1), HOURS(1), "2s", NULL, NULL, "Time for each attempt."},
-    {"dependencies.*.max_lifetime", FIELD_DURATION, DEP(max_lifetime_us), MS(1), HOURS(8760), "30m", NULL, NULL, "Age at which a connection is replaced."},
-    {"dependencies.*.idle_timeout", FIELD_DURATION, DEP(idle_timeout_us), MS(1), HOURS(8760), "5m", NULL, NULL, "Idle time after which a connection is closed."},
+    {"dependencies.*.connect_timeout", FIELD_DURATION, DEP(connect_timeout_us), MS(1), HOURS(1), "2s", NULL, NULL, "Time for DNS, connecting and login, for each address."},
+    {"dependencies.*.query_timeout", FIELD_DURATION, DEP(query_timeout_us), MS(1), HOURS(1), "2s", NULL, NULL, "Time for each statement."},
+    {"dependencies.*.max_lifetime", FIELD_DURATION, DEP(max_lifetime_us), MS(1), HOURS(8760), "30m", NULL, NULL, "Age at which a connection is replaced, jittered."},
+    {"dependencies.*.idle_timeout", FIELD_DURATION, DEP(idle_timeout_us), MS(1), HOURS(8760), "5m", NULL, NULL, "Idle time after which a connection is closed, jittered."},
 
     {"dependencies.*.bulkhead", FIELD_OBJECT, UNSTORED, ANY, NULL, NULL, NULL, "How many calls at once."},
     {"dependencies.*.bulkhead.max_concurrent", FIELD_INTEGER, DEP(bulkhead.max_concurrent), 1, 65535, "8", NULL, NULL, "Permits: calls in flight."},
@@ -152,16 +154,6 @@ const struct config_field *config_field_find(const char *parent, const char *key
 
 /* --- what a value must be, in words --- */
 
-static void size_text(int64_t bytes, char out_text[32])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
-    size_t unit = 0;
-
-    for (; unit < 3 && bytes >= 1024 && bytes % 1024 == 0; unit++)
-        bytes /= 1024;
-    (void)snprintf(out_text, 32, "%lld%s", (long long)bytes, units[unit]);
-}
-
 static void describe_words(const struct field_word *words, char *out_text, size_t size)
 {
     size_t built = 0, used;
@@ -204,8 +196,8 @@ void config_field_describe(const struct config_field *field, char *out_text, siz
             most);
         break;
     case FIELD_SIZE:
-        size_text(field->min, least);
-        size_text(field->max, most);
+        size_format(field->min, least);
+        size_format(field->max, most);
         (void)snprintf(out_text, size,
                        "must be a size such as \"64KiB\" or \"1MiB\", from %s to %s", least, most);
         break;

@@ -3,11 +3,10 @@
 
 #include "base/complaint.h"
 #include "base/nearest.h"
+#include "base/quantity.h"
 #include "base/utf8.h"
 #include "query/params.h"
 #include "query/query_file_internal.h"
-
-enum { DEFAULT_MAX_ROWS = 10000, DEFAULT_MAX_BYTES = 8 << 20 };
 
 void query_file_complain(const struct query_file *file, int line, int column, const char *fmt, ...)
 {
@@ -319,8 +318,8 @@ static void set_defaults(struct query_file *file)
     route->file = copy_text(file->shown, strlen(file->shown));
     route->description = copy_text("", 0);
     route->success_status = 200;
-    route->max_rows = DEFAULT_MAX_ROWS;
-    route->max_bytes = DEFAULT_MAX_BYTES;
+    route->max_rows = strtoull(DEFAULT_MAX_ROWS_TEXT, NULL, 10);
+    ENSURE(size_parse(DEFAULT_MAX_BYTES_TEXT, strlen(DEFAULT_MAX_BYTES_TEXT), &route->max_bytes));
 }
 
 bool query_file_read(struct query_file *file)

@@ -143,6 +143,32 @@ static void test_a_negative_duration_can_be_shown(void **state)
     assert_string_equal(text, "-0.0015s");
 }
 
+static void test_sizes_are_written_in_their_largest_unit(void **state)
+{
+    static const struct {
+        int64_t bytes;
+        const char *text;
+    } cases[] = {{0, "0B"},
+                 {1, "1B"},
+                 {1000, "1000B"},
+                 {1024, "1KiB"},
+                 {65536, "64KiB"},
+                 {INT64_C(1) << 20, "1MiB"},
+                 {INT64_C(3) << 29, "1536MiB"},
+                 {INT64_C(1) << 40, "1024GiB"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[32];
+        size_t back;
+
+        size_format(cases[i].bytes, text);
+        assert_string_equal(text, cases[i].text);
+        assert_true(size_parse(text, strlen(text), &back));
+        assert_int_equal(back, cases[i].bytes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +179,7 @@ int main(void)
         cmocka_unit_test(test_other_sizes_are_refused),
         cmocka_unit_test(test_a_formatted_duration_reads_back_as_itself),
         cmocka_unit_test(test_a_negative_duration_can_be_shown),
+        cmocka_unit_test(test_sizes_are_written_in_their_largest_unit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

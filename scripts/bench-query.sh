@@ -30,7 +30,7 @@ database_ticks() {
     for pid in $(pgrep -P "$POSTGRES_PID"); do
         files+=("/proc/$pid/stat")
     done
-    ticks_of "${files[@]}" 2>/dev/null
+    { cat "${files[@]}" 2>/dev/null || true; } | ticks_of # one may have ended since
 }
 
 pgbench_slice() {

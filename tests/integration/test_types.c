@@ -101,27 +101,33 @@ static void write_route(struct weir_process *weir, const char *path, const char 
     char *text = scratch_format("-- GET /%s\n-- @result %s\n%s\n", path, result, sql);
 
     for (char *c = name; *c != '\0'; c++)
-        *c = *c == '/' ? '-' : *c;
+        if (*c == '/')
+            *c = '-';
     weir_write(weir, name, text);
     free(text);
     free(name);
 }
 
+static void write_value_route(struct weir_process *weir, const char *kind, size_t i,
+                              const char *result, const char *sql)
+{
+    char *path = scratch_format("%s/%zu", kind, i);
+
+    write_route(weir, path, result, sql);
+    free(path);
+}
+
 static void write_value_routes(struct weir_process *weir)
 {
     for (size_t i = 0; i < type_value_count; i += STEP) {
-        char *path = scratch_format("one/%zu", i);
         char *sql = scratch_format("SELECT %s AS v", type_values[i]);
         char *many = scratch_format("%s, g FROM generate_series(1, 2) AS g", sql);
 
-        write_route(weir, path, "one", sql);
-        memcpy(path, "val", 3);
-        write_route(weir, path, "value", sql);
-        memcpy(path, "all", 3);
-        write_route(weir, path, "many", many);
+        write_value_route(weir, "one", i, "one", sql);
+        write_value_route(weir, "many", i, "many", many);
+        write_value_route(weir, "value", i, "value", sql);
         free(many);
         free(sql);
-        free(path);
     }
 }
 
@@ -333,7 +339,7 @@ static void note_change(struct fixture *f, size_t i, const char *value)
 /* How many of the three are wrong. */
 static int64_t check_value(struct fixture *f, size_t i)
 {
-    static const char *const kinds[] = {"one", "all", "val"};
+    static const char *const kinds[] = {"one", "many", "value"};
     const char *v = type_values[i];
     char *sql = scratch_format(
         "SELECT to_json(w), (SELECT '[' || string_agg(to_json(m)::text, ',') || ']' FROM (SELECT "

@@ -184,7 +184,8 @@ static void write_route(struct weir_process *weir, const char *method, const cha
     char *text = scratch_format("-- %s /%s\n%s\n%s\n", method, path, head, sql);
 
     for (char *c = name; *c != '\0'; c++)
-        *c = *c == '/' ? '-' : *c;
+        if (*c == '/')
+            *c = '-';
     weir_write(weir, name, text);
     free(text);
     free(name);

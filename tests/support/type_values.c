@@ -262,8 +262,8 @@ const char *const type_values[] = {
     "ROW(1, 'a \"b\", \\c')::pair",
     "ROW(NULL, NULL)::pair",
     "NULL::pair",
-    "ROW(ROW(1, 'x'), ARRAY[ROW(2, NULL)::pair, NULL], 'ok', 'a=>1', "
-    "'2026-02-28 01:02:03.5+00')::nest",
+    ("ROW(ROW(1, 'x'), ARRAY[ROW(2, NULL)::pair, NULL], 'ok', 'a=>1', '2026-"
+     "02-28 01:02:03.5+00')::nest"),
     "ROW(NULL, '{}', NULL, NULL, 'infinity')::nest",
     "ROW(1, 'x', ROW(2, 'y')::pair)",
     "ROW()",

@@ -134,18 +134,15 @@ def starts_in_order(shop):
     check(steps == sorted(steps, key=lambda step: step[1]), "not in this order")
 
 
-# In turns: weir health, and something that takes as much CPU, the start of a process included, and
-# exchanges a byte with another process. What that takes beyond its CPU is the machine's doing.
+# In turns: weir health, and as many starts of /bin/true as take the same CPU. What those take beyond
+# their CPU is the machine's doing.
 HEALTH_TIMES = r"""
 set -e
-coproc cat
 TIMEFORMAT='%U %S'
-spin() { local k; for ((k = 0; k < $1; k++)); do :; done; }
-other() { spin $loops; echo >&${COPROC[1]}; read -u ${COPROC[0]}; }
-cpu_us() { # of ten
-    local used=$({ time for i in {1..10}; do "$@" >&2; done; } 2>&1 | tail -n 1)
+cpu_us() { # of one, from ten
+    local used=$({ time for i in {1..10}; do "$@"; done; } 2>&1)
     used=${used//./}
-    echo $(((10#${used% *} + 10#${used#* }) * 1000))
+    echo $(((10#${used% *} + 10#${used#* }) * 100))
 }
 lap() {
     local a=$EPOCHREALTIME b
@@ -153,9 +150,11 @@ lap() {
     b=$EPOCHREALTIME
     echo -n $((${b/./} - ${a/./})) ''
 }
+others() { for ((k = 0; k < starts; k++)); do /bin/true; done; }
 health_us=$(cpu_us weir health)
-loops=$((20000 * health_us / $(cpu_us spin 20000)))
-for i in {1..30}; do lap other; lap weir health; echo $((health_us / 10)); done
+true_us=$(cpu_us /bin/true)
+starts=$(((health_us + true_us / 2) / true_us))
+for i in {1..30}; do lap others; lap weir health; echo $health_us; done
 """
 
 

@@ -14,8 +14,9 @@ struct config;
 /* Is each conninfo one that weir can use? Asks no database. */
 void check_conninfo(const struct config *config, struct complaints *complaints);
 
-/* Prepares each route's statement on its source, looks at its parameters' types and its columns, and
- * has it planned in a transaction of the kind that will run it, which shows missing privileges and
- * reads that lock. Nothing is run: what functions do inside is not seen. False: something was found (it is in complaints too). */
+/* Prepares each route's statement on its source, looks at its parameters' types and its columns,
+ * and has it planned in a transaction of the kind that will run it, which shows missing privileges
+ * and reads that lock. Nothing is run: what functions do inside is not seen. False: something was
+ * found (it is in complaints too). */
 bool check_connect(const struct config *config, struct complaints *complaints);
 #endif

@@ -35,7 +35,8 @@ static const struct command commands[] = {
      "warnings; 1: some.\n\n" CONFIG_HELP
      "  --connect  also prepare each statement on its database, and have it planned, which runs\n"
      "             nothing: unknown tables, columns and types, columns that come twice, missing\n"
-     "             privileges, a GET that a read-only session refuses. What a function does inside\n"
+     "             privileges, a GET that a read-only session refuses. What a function does "
+     "inside\n"
      "             when it is called, nobody sees before\n"},
     {"health", CLI_HEALTH, true, false, true,
      "usage: weir health [-c FILE] [URL]\n\n"

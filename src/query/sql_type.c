@@ -1,5 +1,6 @@
 #include "query/sql_type.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "base/nearest.h"
@@ -207,6 +208,7 @@ const char *sql_type_nearest(const char *text)
 {
     const char *names[COUNT_OF(built_ins) + COUNT_OF(aliases)];
     char scalar[sizeof((struct param_type *)NULL)->name];
+    const char *near;
     size_t size = strlen(text), count = 0;
 
     if (size >= 2 && strcmp(text + size - 2, "[]") == 0)
@@ -219,7 +221,9 @@ const char *sql_type_nearest(const char *text)
         names[count++] = built_ins[i].name;
     for (size_t i = 0; i < COUNT_OF(aliases); i++)
         names[count++] = aliases[i].alias;
-    return nearest_word(scalar, names, count);
+    near = nearest_word(scalar, names, count);
+    /* mood is a type of somebody's own, and no bool with two slips. */
+    return near != NULL && tolower((unsigned char)scalar[0]) == near[0] ? near : NULL;
 }
 
 const char *sql_type_name(size_t index, enum param_check *out_check)

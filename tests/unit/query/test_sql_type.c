@@ -125,6 +125,18 @@ static void test_what_is_no_name_is_told_apart(void **state)
     }
 }
 
+static void test_the_nearest_built_in_name_is_found(void **state)
+{
+    (void)state;
+    assert_string_equal(sql_type_nearest("integr"), "integer");
+    assert_string_equal(sql_type_nearest("timestmptz[]"), "timestamptz");
+    assert_string_equal(sql_type_nearest("Txet"), "text");
+    assert_null(sql_type_nearest("mood"));
+    assert_null(sql_type_nearest("[]"));
+    assert_null(
+        sql_type_nearest("a name that is longer than any type's name could possibly be, or so"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +145,7 @@ int main(void)
         cmocka_unit_test(test_boxes_are_parted_by_semicolons),
         cmocka_unit_test(test_other_names_are_taken_on_trust),
         cmocka_unit_test(test_what_is_no_name_is_told_apart),
+        cmocka_unit_test(test_the_nearest_built_in_name_is_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,8 @@
  * the main one, so a scan cannot flush what is in use; a hit only counts, it moves nothing.
  *
  * A purge of a group moves its epoch: entries of an older one are not served, and flights that took
- * off before are not joined and not stored.
+ * off before are not joined and not stored. An expiry does half of it: what is older is fresh no
+ * more, but may stand in on error.
  *
  * Locks    one mutex a shard, held for a lookup or an insertion and never while anything waits;
  *          dependency threads never take one. A leaf but for the flight's `cancel`.
@@ -96,7 +97,7 @@ bool cache_is_current(const struct cache *cache, const struct entry *entry);
 struct landing {
     enum reason reason;  /* REASON_NONE: entry is the answer */
     struct entry *entry; /* counted by the flight */
-    bool is_stored;
+    bool is_stored;      /* as fresh */
     char detail[240], constraint[64];
     int64_t waited_us, served_us;
 };
@@ -140,6 +141,9 @@ void waiter_fini(struct waiter *waiter); /* ends its reference, if it has one */
 /* ---- purges ---- */
 
 void cache_purge_group(struct cache *cache, uint32_t group); /* O(1); memory is taken back later */
+/* What is stored may be old: a live answer is asked for first, and by a new flight. It may still
+ * stand in on error. */
+void cache_expire_group(struct cache *cache, uint32_t group);
 bool cache_purge_key(struct cache *cache, const struct cache_key *key); /* true: it was stored */
 /* Takes back the memory of what was purged, in small steps; returns how many entries. */
 size_t cache_sweep(struct cache *cache);

@@ -42,7 +42,7 @@ struct entry {
     char etag[ETAG_BYTES + 1]; /* strong (RFC 9110 section 8.8.3): equal bodies, equal tags */
     struct instant stored_at;  /* when the answer came */
     int64_t lifetime_us;
-    uint32_t epoch;    /* of its group when its call began */
+    uint64_t epoch;    /* of its group when its call began */
     size_t cost_bytes; /* of max_bytes, with all overhead */
 
     _Atomic uint32_t references;
@@ -59,7 +59,7 @@ struct entry {
 
 /* NULL: out of memory. One reference, the caller's. Copies key and body. */
 struct entry *entry_create(const struct cache_key *key, const char *body, size_t body_bytes,
-                           struct instant stored_at, int64_t lifetime_us, uint32_t epoch);
+                           struct instant stored_at, int64_t lifetime_us, uint64_t epoch);
 struct entry *entry_ref(struct entry *entry);
 void entry_unref(struct entry *entry); /* NULL is fine */
 #endif

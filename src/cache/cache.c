@@ -21,6 +21,9 @@ static const char *const lookup_names[CACHE_LOOKUP_COUNT] = {
     [CACHE_LOOKUP_MISS] = "miss",
 };
 
+/* One expiry is 1; so many that they become a purge would do no harm. */
+#define EPOCH_PURGE (UINT64_C(1) << 32)
+
 /* What a question finds. Borrowed from the shard, under its lock. */
 struct sight {
     enum cache_verdict verdict;
@@ -35,10 +38,15 @@ struct shard *cache_shard(const struct cache *cache, uint64_t hash)
     return &cache->shards[(hash >> 60) & (cache->shard_count - 1)];
 }
 
-uint32_t cache_epoch(const struct cache *cache, uint32_t group)
+uint64_t cache_epoch(const struct cache *cache, uint32_t group)
 {
     ENSURE(group < cache->group_count);
     return atomic_load_explicit(&cache->epochs[group], memory_order_acquire);
+}
+
+bool cache_is_purged_since(const struct cache *cache, uint32_t group, uint64_t epoch)
+{
+    return cache_epoch(cache, group) / EPOCH_PURGE != epoch / EPOCH_PURGE;
 }
 
 void shard_lock(struct shard *shard)
@@ -168,15 +176,26 @@ static bool backs_off(const struct entry *entry, struct instant now)
     return !instant_reached(now, entry->retry_at);
 }
 
-/* `entry` is the key's, `sight` says whether there is a flight. Past its stale times it is nothing.
- */
-static void judge_entry(struct sight *sight, struct entry *entry,
-                        const struct cache_question *question)
+/* Expired before its time: an old answer, whatever its age. */
+static enum freshness freshness_of_entry(const struct cache *cache, const struct entry *entry,
+                                         const struct cache_question *question)
 {
     int64_t age_us = instant_span_us(entry->stored_at, question->now);
+
+    if (entry->epoch == cache_epoch(cache, entry->key.group))
+        return freshness_of(question->policy, entry->lifetime_us, age_us);
+    return freshness_allows_error(question->policy, age_us) ? FRESHNESS_ON_ERROR
+                                                            : FRESHNESS_EXPIRED;
+}
+
+/* `entry` is the key's, `sight` says whether there is a flight. Past its stale times it is nothing.
+ */
+static void judge_entry(const struct cache *cache, struct sight *sight, struct entry *entry,
+                        const struct cache_question *question)
+{
     bool must_wait = backs_off(entry, question->now);
 
-    switch (freshness_of(question->policy, entry->lifetime_us, age_us)) {
+    switch (freshness_of_entry(cache, entry, question)) {
     case FRESHNESS_FRESH:
         sight->entry = entry;
         sight->verdict = CACHE_HIT;
@@ -205,7 +224,7 @@ static struct sight look_locked(const struct cache *cache, const struct shard *s
     if (sight.flight != NULL)
         sight.verdict = CACHE_JOIN;
     if (entry != NULL)
-        judge_entry(&sight, entry, question);
+        judge_entry(cache, &sight, entry, question);
     return sight;
 }
 
@@ -306,12 +325,18 @@ bool cache_ask(struct cache *cache, const struct cache_question *question, struc
 bool cache_is_current(const struct cache *cache, const struct entry *entry)
 {
     return !atomic_load_explicit(&entry->is_void, memory_order_acquire) &&
-           entry->epoch == cache_epoch(cache, entry->key.group);
+           !cache_is_purged_since(cache, entry->key.group, entry->epoch);
 }
 
 /* ---- purges ---- */
 
 void cache_purge_group(struct cache *cache, uint32_t group)
+{
+    ENSURE(group < cache->group_count);
+    atomic_fetch_add_explicit(&cache->epochs[group], EPOCH_PURGE, memory_order_acq_rel);
+}
+
+void cache_expire_group(struct cache *cache, uint32_t group)
 {
     ENSURE(group < cache->group_count);
     atomic_fetch_add_explicit(&cache->epochs[group], 1, memory_order_acq_rel);

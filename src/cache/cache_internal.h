@@ -48,7 +48,8 @@ struct cache {
     size_t shard_count;          /* a power of two */
     struct shard *shards;        /* owned */
 
-    _Atomic uint32_t *epochs; /* owned; one a group */
+    /* Owned; one a group: purges in the upper half, expiries in the lower. */
+    _Atomic uint64_t *epochs;
 };
 
 /* The waiters of one worker at one flight. */
@@ -67,7 +68,7 @@ struct flight {
     struct cache_key key;       /* its bytes are in the flight's block */
     struct instant began_at;    /* when it was asked for */
     struct instant lease_until; /* not joined afterwards */
-    uint32_t epoch;             /* of its group when it began */
+    uint64_t epoch;             /* of its group when it began */
     uint32_t desk_count;
     bool is_refresh; /* nobody has to wait for it */
 
@@ -88,7 +89,8 @@ struct flight {
 };
 
 struct shard *cache_shard(const struct cache *cache, uint64_t hash);
-uint32_t cache_epoch(const struct cache *cache, uint32_t group);
+uint64_t cache_epoch(const struct cache *cache, uint32_t group);
+bool cache_is_purged_since(const struct cache *cache, uint32_t group, uint64_t epoch);
 void shard_lock(struct shard *shard);
 /* Publishes its figures. */
 void shard_unlock(struct shard *shard);

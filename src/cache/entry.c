@@ -72,7 +72,7 @@ static size_t block_cost_bytes(const struct heap *heap, struct entry *entry)
 
 struct entry *entry_create_in(struct heap *heap, const struct cache_key *key, const char *body,
                               size_t body_bytes, struct instant stored_at, int64_t lifetime_us,
-                              uint32_t epoch)
+                              uint64_t epoch)
 {
     struct entry *entry = block_alloc(heap, key->size_bytes, body_bytes);
 
@@ -97,7 +97,7 @@ struct entry *entry_create_in(struct heap *heap, const struct cache_key *key, co
 }
 
 struct entry *entry_create(const struct cache_key *key, const char *body, size_t body_bytes,
-                           struct instant stored_at, int64_t lifetime_us, uint32_t epoch)
+                           struct instant stored_at, int64_t lifetime_us, uint64_t epoch)
 {
     return entry_create_in(NULL, key, body, body_bytes, stored_at, lifetime_us, epoch);
 }

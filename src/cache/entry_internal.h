@@ -15,5 +15,5 @@ bool entry_count_bytes(size_t key_bytes, size_t body_bytes, size_t *out_bytes);
 /* entry_create() in `heap`. NULL: it has no room. */
 struct entry *entry_create_in(struct heap *heap, const struct cache_key *key, const char *body,
                               size_t body_bytes, struct instant stored_at, int64_t lifetime_us,
-                              uint32_t epoch);
+                              uint64_t epoch);
 #endif

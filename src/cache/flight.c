@@ -285,7 +285,7 @@ static void write_landing(struct shard *shard, struct flight *flight,
 /* A purge came after it began: what it found out may be from before. */
 static bool is_outdated_locked(const struct cache *cache, const struct flight *flight)
 {
-    return flight->is_purged || flight->epoch != cache_epoch(cache, flight->key.group);
+    return flight->is_purged || cache_is_purged_since(cache, flight->key.group, flight->epoch);
 }
 
 /* Of two that flew at once, the one that began later knows better. */
@@ -321,8 +321,9 @@ static void settle_locked(const struct cache *cache, struct shard *shard, struct
     if (is_outdated_locked(cache, flight) || is_overtaken_locked(flight, stored))
         return;
     if (landing->reason == REASON_NONE)
-        landing->is_stored =
-            landing->entry->heap != NULL && store_put(&shard->store, landing->entry, gone);
+        landing->is_stored = landing->entry->heap != NULL &&
+                             store_put(&shard->store, landing->entry, gone) &&
+                             flight->epoch == cache_epoch(cache, flight->key.group);
     else if (stored == NULL || flight->is_hung_up)
         return; /* a call that was stopped says nothing of the dependency */
     else if (landing->reason != REASON_NO_ROW)

@@ -200,6 +200,7 @@ struct postgres_session {
 
     /* The call. */
     struct call *call;         /* borrowed while busy; NULL once answered */
+    struct call *late_call;    /* answered, but not to come back before its statement is over */
     const struct route *route; /* of the last call; what the statement under way belongs to */
     bool holds_permit;
     bool is_in_transaction; /* BEGIN was sent */
@@ -295,6 +296,7 @@ void postgres_log_connect_failure(struct postgres *p, const struct failure *fail
 void postgres_note_reached(struct postgres *p);
 
 /* postgres_pool.c */
+void session_reply_late(struct postgres_session *s); /* its statement is over */
 void pool_rest(struct postgres_session *s); /* it becomes idle, and is the next to be lent */
 void pool_serve(struct postgres *p); /* waiting calls meet idle sessions; opens what is missing */
 void pool_sweep(struct postgres *p, struct instant now); /* retires old and idle sessions */

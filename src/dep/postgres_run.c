@@ -263,7 +263,10 @@ static bool send_rollback(struct postgres_session *s)
  */
 static void clean_on(struct postgres_session *s)
 {
-    if (s->step_count > 0 || s->cancel != NULL)
+    if (s->step_count > 0)
+        return;
+    session_reply_late(s);
+    if (s->cancel != NULL)
         return;
     if (PQtransactionStatus(s->conn) == PQTRANS_IDLE)
         become_idle(s);
@@ -340,14 +343,32 @@ static struct call *end_call(struct postgres_session *s, const struct failure *f
     return call;
 }
 
+/* A write that was sent, and for all we know may have been committed. */
+static bool may_have_happened(const struct postgres_session *s)
+{
+    return s->route->is_write && s->goal == GOAL_EXECUTE &&
+           (!s->is_in_transaction || s->is_commit_sent);
+}
+
+/* Of a write that may still happen: whoever stores answers has to know when it is over. Its caller
+ * does not wait for that: he is gone, or his worker answers him at his deadline. */
+static bool must_see_the_end(const struct postgres_session *s)
+{
+    return s->route->purge_count > 0 && s->step_count > 0 && may_have_happened(s);
+}
+
 /* Answers with a failure, and leaves the session to clean up. */
 static void fail_and_clean(struct postgres_session *s, const struct failure *failure)
 {
     struct postgres *p = s->owner;
+    bool is_late = must_see_the_end(s);
     struct call *call = end_call(s, failure);
 
+    if (is_late)
+        s->late_call = call;
     clean(s);
-    postgres_reply(p, call);
+    if (!is_late)
+        postgres_reply(p, call);
 }
 
 static bool is_callers_haste(const struct call *call)
@@ -365,13 +386,6 @@ static void unknown_failure(struct failure *out, enum evidence evidence)
 {
     failure_set(out, REASON_OUTCOME_UNKNOWN, evidence,
                 "the statement was sent, and whether it took effect is not known");
-}
-
-/* A write that was sent, and for all we know may have been committed. */
-static bool may_have_happened(const struct postgres_session *s)
-{
-    return s->route->is_write && s->goal == GOAL_EXECUTE &&
-           (!s->is_in_transaction || s->is_commit_sent);
 }
 
 static struct call *succeed(struct postgres_session *s)

@@ -318,6 +318,15 @@ static void free_session(uv_handle_t *handle)
     free(s);
 }
 
+void session_reply_late(struct postgres_session *s)
+{
+    struct call *call = s->late_call;
+
+    s->late_call = NULL;
+    if (call != NULL)
+        postgres_reply(s->owner, call);
+}
+
 void session_close(struct postgres_session *s)
 {
     struct postgres *p = s->owner;
@@ -335,6 +344,7 @@ void session_close(struct postgres_session *s)
         s->conn); /* the socket is non-blocking: a farewell that does not fit is not waited for */
     s->conn = NULL;
     uv_close((uv_handle_t *)&s->timer, free_session);
+    session_reply_late(s);
     if (s->holds_permit) {
         s->holds_permit = false;
         postgres_permit_back(p);

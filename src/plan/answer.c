@@ -116,6 +116,8 @@ void answer_stored(const struct endpoint *e, struct entry *entry, enum reason re
     out->cache.use = CACHE_USE_HIT;
     out->cache.age_us = instant_span_us(entry->stored_at, now);
     out->cache.ttl_us = entry->lifetime_us - out->cache.age_us;
+    if (reason != REASON_NONE && out->cache.ttl_us > 0)
+        out->cache.ttl_us = 0; /* it expired before its time */
     if (reason == REASON_NONE)
         out->dependency = NULL; /* none was asked */
 }

@@ -83,22 +83,29 @@ void endpoint_outcome(struct endpoint *e, struct call *call, struct instant now,
     endpoint_discard(e->env, call);
 }
 
-/* The write happened, or for all we know may have: it was sent, and then stopped or lost. */
+/* It was sent, and then stopped or lost: for all we know it happened. */
 static bool may_have_written(const struct call *call)
 {
     enum reason reason = call->outcome.reason;
 
-    return reason == REASON_NONE || reason == REASON_OUTCOME_UNKNOWN ||
+    return reason == REASON_OUTCOME_UNKNOWN ||
            (reason == REASON_DEADLINE && atomic_load(&call->is_sent));
 }
 
-/* Also when nobody waited for it any more. */
+/* Also when nobody waited for it any more. What only may have happened must not take away what
+ * callers will be given while the database is gone, but nothing of before is fresh after it. */
 static void purge_after(const struct endpoint_env *env, const struct call *call)
 {
-    if (!may_have_written(call))
+    const struct route *route = call->route;
+
+    if (call->outcome.reason != REASON_NONE && !may_have_written(call))
         return;
-    for (size_t i = 0; i < call->route->purge_count; i++)
-        cache_purge_group(env->cache, call->route->purges[i]);
+    for (size_t i = 0; i < route->purge_count; i++) {
+        if (call->outcome.reason == REASON_NONE)
+            cache_purge_group(env->cache, route->purges[i]);
+        else
+            cache_expire_group(env->cache, route->purges[i]);
+    }
 }
 
 void endpoint_discard(const struct endpoint_env *env, struct call *call)

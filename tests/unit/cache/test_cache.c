@@ -481,6 +481,36 @@ static void test_a_purge_of_a_group_is_of_all_its_answers_and_of_no_other(void *
     end(&f);
 }
 
+static void test_what_expired_is_fresh_no_more_and_stands_in_on_error(void **state)
+{
+    struct fixture f;
+    struct asker early, late;
+
+    (void)state;
+    begin(&f);
+    store(&f, "k", "[1]");
+    cache_expire_group(f.cache, 1); /* another's */
+    expect(&f, "k", CACHE_HIT, "[1]");
+    assert_int_equal(ask(&f, &early, "l"), CACHE_LEAD);
+    cache_expire_group(f.cache, 0);
+    fail_refresh(&f, "k", CACHE_LEAD, REASON_BREAKER_OPEN, false);
+
+    assert_int_equal(ask(&f, &late, "l"), CACHE_LEAD); /* what flew before is not joined */
+    land_with(&f, early.reply.flight, "[old]");
+    assert_int_equal(drain(&f, 0), 1);
+    assert_false(early.is_stored); /* not as fresh */
+    land_with(&f, late.reply.flight, "[new]");
+    assert_int_equal(drain(&f, 0), 1);
+    assert_true(late.is_stored);
+    done(&early);
+    done(&late);
+    expect(&f, "l", CACHE_HIT, "[new]");
+
+    pass_s(&f, 31); /* max-age 10 s and 20 s on error */
+    expect_cold(&f, "k");
+    end(&f);
+}
+
 static void test_a_purge_of_a_key_is_of_that_answer_alone(void **state)
 {
     struct fixture f;
@@ -662,6 +692,7 @@ int main(void)
         cmocka_unit_test(test_without_memory_for_a_flight_the_asker_is_told_so),
         cmocka_unit_test(test_without_memory_for_an_answer_the_flight_has_failed),
         cmocka_unit_test(test_a_purge_of_a_group_is_of_all_its_answers_and_of_no_other),
+        cmocka_unit_test(test_what_expired_is_fresh_no_more_and_stands_in_on_error),
         cmocka_unit_test(test_a_purge_of_a_key_is_of_that_answer_alone),
         cmocka_unit_test(test_what_is_replaced_may_still_be_served_to_who_has_it),
         cmocka_unit_test(test_a_sweep_takes_back_the_memory_of_what_was_purged),

@@ -13,9 +13,9 @@ RUN apt-get update -q \
         cmake gcc libc6-dev libjansson-dev libmicrohttpd-dev libpq-dev libuv1-dev ninja-build pkg-config
 WORKDIR /weir
 COPY . .
-RUN cmake -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF \
+RUN cmake -B /build -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF -DQUICK_HEALTH=ON \
     && cmake --build /build \
-    && DESTDIR=/installed cmake --install /build --prefix /usr/local --strip
+    && DESTDIR=/installed cmake --install /build --strip
 
 FROM debian:trixie-slim
 RUN apt-get update -q \

@@ -112,7 +112,7 @@ struct metrics {
     size_t dependency_count;
     struct thread_metrics *threads; /* owned */
     size_t thread_count;
-    counter memory_bytes;     /* gauge: request bodies and answers not yet sent */
+    counter memory_bytes; /* gauge: request bodies and answers not yet sent */
     int64_t started_wall_us;
 };
 

@@ -31,7 +31,7 @@ struct complaints;
 enum { SEGMENT_MAX_COUNT = 32, PARAM_MAX_COUNT = 1000 };
 
 /* As people read them: they are documented in these words. */
-#define DEFAULT_MAX_ROWS_TEXT "10000"
+#define DEFAULT_MAX_ROWS_TEXT  "10000"
 #define DEFAULT_MAX_BYTES_TEXT "8MiB"
 
 /* A line of the comment block, or its rest, without the dashes and the blanks around. */

@@ -38,7 +38,8 @@ static void add(struct fixture *f, enum http_method method, const char *template
             text++;
             text[strlen(text) - 1] = '\0';
         }
-        f->segments[i][route->segment_count++] = (struct path_segment){text, is_parameter};
+        f->segments[i][route->segment_count++] =
+            (struct path_segment){.text = text, .is_parameter = is_parameter};
     }
 }
 

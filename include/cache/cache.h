@@ -79,6 +79,7 @@ struct cache_question {
 struct cache_reply {
     struct entry *entry;   /* counted, the asker's to unref. LEAD, JOIN: what may stand in on error,
                             * or NULL */
+    bool was_stored;       /* something was, though it may be too old for anything */
     enum reason failure;   /* why the last refresh of `entry` failed; REASON_NONE: it did not */
     struct flight *flight; /* REFRESH, LEAD: counted, until flight_land() */
 };
@@ -125,6 +126,9 @@ struct flight_report {
  * reference. */
 void flight_land(struct cache *cache, struct flight *flight, const struct flight_report *report);
 
+/* The workers stop: the calls of refreshes that nobody waits for are cancelled. */
+void cache_cancel_refreshes(struct cache *cache);
+
 /* A waiter gives up. is_hang_up: its caller went away, or its caller's own header made its deadline
  * short (else the route's deadline passed). */
 void flight_leave(struct cache *cache, struct waiter *waiter, bool is_hang_up);
@@ -147,6 +151,8 @@ void cache_expire_group(struct cache *cache, uint32_t group);
 bool cache_purge_key(struct cache *cache, const struct cache_key *key); /* true: it was stored */
 /* Takes back the memory of what was purged, in small steps; returns how many entries. */
 size_t cache_sweep(struct cache *cache);
+/* One of these steps; *cursor, 0 at first, goes round. For somebody with a timer. */
+size_t cache_sweep_step(struct cache *cache, size_t *cursor);
 
 /* ---- what is to be seen ---- */
 

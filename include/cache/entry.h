@@ -52,7 +52,9 @@ struct entry {
     struct entry *next_in_bucket;
     struct list queue_link;
     uint8_t queue, use_count;
+    bool is_outdated;        /* a newer answer came, which is not stored */
     uint32_t failure_count;  /* refreshes that failed since it was stored */
+    uint64_t failure_epoch;  /* of the last one: what expired since is asked for at once */
     enum reason failure;     /* of the last one; REASON_NONE: none */
     struct instant retry_at; /* not refreshed before */
 };

@@ -2,7 +2,7 @@
  * own its connections, waiting line, timers, probes and breaker. SPDX-License-Identifier: MIT
  *
  * Owner    app creates, starts, stops and destroys.
- * Threads  dependency_admit(), _submit() and _cancel() from any worker: atomics and an inbox only,
+ * Threads  dependency_submit() and _cancel() from any worker: atomics and an inbox only,
  * never blocked by whatever the dependency's thread does. Everything else as said. Errors
  * dependency_start() says why; calls end with an outcome, always, unless the thread is stuck: then
  * the worker's own deadline answers the caller. */

@@ -28,6 +28,7 @@ static const char *const lookup_names[CACHE_LOOKUP_COUNT] = {
 struct sight {
     enum cache_verdict verdict;
     struct entry *entry;   /* the answer, or what may stand in; NULL: neither */
+    bool was_stored;       /* though it may be too old even to stand in */
     struct flight *flight; /* that may be joined; NULL: none */
 };
 
@@ -171,9 +172,10 @@ uint64_t cache_key_hash(const struct cache *cache, const char *bytes, size_t siz
 
 /* ---- asking ---- */
 
-static bool backs_off(const struct entry *entry, struct instant now)
+static bool backs_off(const struct cache *cache, const struct entry *entry, struct instant now)
 {
-    return !instant_reached(now, entry->retry_at);
+    return !instant_reached(now, entry->retry_at) &&
+           entry->failure_epoch == cache_epoch(cache, entry->key.group);
 }
 
 /* Expired before its time: an old answer, whatever its age. */
@@ -182,7 +184,7 @@ static enum freshness freshness_of_entry(const struct cache *cache, const struct
 {
     int64_t age_us = instant_span_us(entry->stored_at, question->now);
 
-    if (entry->epoch == cache_epoch(cache, entry->key.group))
+    if (entry->epoch == cache_epoch(cache, entry->key.group) && !entry->is_outdated)
         return freshness_of(question->policy, entry->lifetime_us, age_us);
     return freshness_allows_error(question->policy, age_us) ? FRESHNESS_ON_ERROR
                                                             : FRESHNESS_EXPIRED;
@@ -193,7 +195,7 @@ static enum freshness freshness_of_entry(const struct cache *cache, const struct
 static void judge_entry(const struct cache *cache, struct sight *sight, struct entry *entry,
                         const struct cache_question *question)
 {
-    bool must_wait = backs_off(entry, question->now);
+    bool must_wait = backs_off(cache, entry, question->now);
 
     switch (freshness_of_entry(cache, entry, question)) {
     case FRESHNESS_FRESH:
@@ -223,6 +225,7 @@ static struct sight look_locked(const struct cache *cache, const struct shard *s
     sight.flight = shard_find_flight_locked(cache, shard, &question->key, question->now);
     if (sight.flight != NULL)
         sight.verdict = CACHE_JOIN;
+    sight.was_stored = entry != NULL;
     if (entry != NULL)
         judge_entry(cache, &sight, entry, question);
     return sight;
@@ -270,8 +273,9 @@ static void lead_locked(const struct cache *cache, struct shard *shard, struct f
 static struct cache_reply reply_of(const struct sight *sight)
 {
     if (sight->entry == NULL)
-        return (struct cache_reply){.failure = REASON_NONE};
+        return (struct cache_reply){.failure = REASON_NONE, .was_stored = sight->was_stored};
     return (struct cache_reply){
+        .was_stored = true,
         .entry = entry_ref(sight->entry),
         .failure = sight->entry->failure,
     };
@@ -364,11 +368,14 @@ static bool is_purged(const void *ctx, const struct entry *entry)
     return !cache_is_current(ctx, entry);
 }
 
-static size_t sweep_step(struct cache *cache, struct shard *shard, size_t first)
+size_t cache_sweep_step(struct cache *cache, size_t *cursor)
 {
+    size_t steps = cache->shards[0].store.bucket_count / SWEEP_BUCKET_COUNT + 1;
+    struct shard *shard = &cache->shards[*cursor / steps % cache->shard_count];
+    size_t first = *cursor % steps * SWEEP_BUCKET_COUNT, count;
     struct entry *gone = NULL;
-    size_t count;
 
+    *cursor = (*cursor + 1) % (steps * cache->shard_count);
     shard_lock(shard);
     count = store_sweep(&shard->store, first, SWEEP_BUCKET_COUNT, is_purged, cache, &gone);
     shard_unlock(shard);
@@ -378,15 +385,21 @@ static size_t sweep_step(struct cache *cache, struct shard *shard, size_t first)
 
 size_t cache_sweep(struct cache *cache)
 {
-    size_t count = 0;
+    size_t cursor = 0, count = 0;
 
-    for (size_t i = 0; i < cache->shard_count; i++) {
-        struct shard *shard = &cache->shards[i];
-
-        for (size_t first = 0; first < shard->store.bucket_count; first += SWEEP_BUCKET_COUNT)
-            count += sweep_step(cache, shard, first);
-    }
+    do
+        count += cache_sweep_step(cache, &cursor);
+    while (cursor != 0);
     return count;
+}
+
+void cache_cancel_refreshes(struct cache *cache)
+{
+    for (size_t i = 0; i < cache->shard_count; i++) {
+        shard_lock(&cache->shards[i]);
+        shard_cancel_refreshes_locked(cache, &cache->shards[i]);
+        shard_unlock(&cache->shards[i]);
+    }
 }
 
 /* ---- what is to be seen ---- */

@@ -109,6 +109,7 @@ struct flight *shard_find_flight_locked(const struct cache *cache, const struct 
 /* Replaces the one of its key that was open. */
 void shard_add_flight_locked(struct shard *shard, struct flight *flight);
 void shard_purge_flights_locked(struct shard *shard, const struct cache_key *key);
+void shard_cancel_refreshes_locked(const struct cache *cache, const struct shard *shard);
 void shard_drop_flights(struct shard *shard); /* at the end: nobody will land them */
 
 void flight_join_locked(struct flight *flight, const struct cache_question *question,

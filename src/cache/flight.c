@@ -118,6 +118,14 @@ void shard_purge_flights_locked(struct shard *shard, const struct cache_key *key
     close_flights_locked(shard, key, true);
 }
 
+void shard_cancel_refreshes_locked(const struct cache *cache, const struct shard *shard)
+{
+    for (size_t i = 0; i < FLIGHT_BUCKET_COUNT; i++)
+        for (struct flight *f = shard->flights[i]; f != NULL; f = f->next_in_bucket)
+            if (f->is_refresh && f->waiter_count == 0 && f->call != NULL)
+                cache->cancel(f->call, true);
+}
+
 void shard_drop_flights(struct shard *shard)
 {
     for (size_t i = 0; i < FLIGHT_BUCKET_COUNT; i++) {
@@ -294,10 +302,14 @@ static bool is_overtaken_locked(const struct flight *flight, const struct entry 
     return !flight->is_open && stored != NULL && stored->stored_at.us > flight->began_at.us;
 }
 
-static void note_failure_locked(const struct flight *flight, struct entry *stored,
-                                const struct flight_report *report)
+static void note_failure_locked(const struct cache *cache, const struct flight *flight,
+                                struct entry *stored, const struct flight_report *report)
 {
-    stored->failure = flight->landing.reason;
+    enum reason reason = flight->landing.reason;
+
+    /* Nobody is served less than live for a mistake that is his own. */
+    stored->failure = reason_is_server_side(reason) ? reason : REASON_NONE;
+    stored->failure_epoch = cache_epoch(cache, flight->key.group);
     if (!report->was_tried)
         return;
     stored->failure_count++;
@@ -311,6 +323,18 @@ static void void_entry_locked(struct shard *shard, struct entry *stored, struct 
     store_remove(&shard->store, stored, gone);
 }
 
+/* What does not fit leaves an old answer behind, which is good for errors alone. */
+static void keep_locked(const struct cache *cache, struct shard *shard, struct flight *flight,
+                        struct entry *stored, struct entry **gone)
+{
+    struct entry *entry = flight->landing.entry;
+
+    if (entry->heap != NULL && store_put(&shard->store, entry, gone))
+        flight->landing.is_stored = flight->epoch == cache_epoch(cache, flight->key.group);
+    else if (stored != NULL)
+        stored->is_outdated = true;
+}
+
 /* What its end means for what is stored. */
 static void settle_locked(const struct cache *cache, struct shard *shard, struct flight *flight,
                           const struct flight_report *report, struct entry **gone)
@@ -321,13 +345,11 @@ static void settle_locked(const struct cache *cache, struct shard *shard, struct
     if (is_outdated_locked(cache, flight) || is_overtaken_locked(flight, stored))
         return;
     if (landing->reason == REASON_NONE)
-        landing->is_stored = landing->entry->heap != NULL &&
-                             store_put(&shard->store, landing->entry, gone) &&
-                             flight->epoch == cache_epoch(cache, flight->key.group);
+        keep_locked(cache, shard, flight, stored, gone);
     else if (stored == NULL || flight->is_hung_up)
         return; /* a call that was stopped says nothing of the dependency */
     else if (landing->reason != REASON_NO_ROW)
-        note_failure_locked(flight, stored, report);
+        note_failure_locked(cache, flight, stored, report);
     else if (flight->is_open)
         void_entry_locked(shard, stored, gone);
 }

@@ -384,7 +384,7 @@ void connect_set_up_done(struct postgres_session *s)
     }
     counter_add(&p->dep->metrics->connects_ok, 1);
     p->last_connect_sqlstate[0] = '\0';
-    s->opened_at = s->idle_since = now;
+    s->idle_since = now;
     s->has_iso_dates = has_iso_dates(s->conn);
     /* Sessions that opened together must not retire together. */
     s->retire_at = instant_after(now, rand_jitter_us(&p->rand, p->config->max_lifetime_us, 10));

@@ -185,7 +185,7 @@ struct postgres_session {
     bool has_iso_dates;               /* DateStyle: the server or the role may have another */
     int64_t timeout_ms;               /* what the server believes statement_timeout is */
     int64_t asked_timeout_ms;         /* what the batch under way sets it to; 0: nothing */
-    struct instant opened_at, retire_at, idle_since;
+    struct instant retire_at, idle_since;
     bool saw_fatal;               /* a notice with severity FATAL came while idle */
     struct statement *statements; /* owned; one a route */
 

@@ -66,7 +66,6 @@ static void land_refused(struct endpoint *e, struct flight *flight, enum reason 
                                         .random = rand_next(e->env->rand),
                                         .policy = &e->route->cache,
                                         .reason = reason,
-                                        .was_tried = !reason_is_refusal(reason),
                                         .detail = refusal_detail(reason),
                                         .constraint = ""});
 }
@@ -112,9 +111,16 @@ bool endpoint_land(const struct endpoint_env *env, struct call *call, struct ins
     return true;
 }
 
+static int64_t earlier_us(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Who joined late saw only the end of the flight's times. */
 void endpoint_landed(struct endpoint *e, struct instant now, struct answer *out)
 {
     const struct landing *landing = flight_landing(e->waiter.flight);
+    int64_t waited_us = instant_span_us(e->started_at, now);
 
     if (landing->reason == REASON_NONE) {
         answer_landed(e, entry_ref(landing->entry), landing->is_stored, out);
@@ -122,8 +128,8 @@ void endpoint_landed(struct endpoint *e, struct instant now, struct answer *out)
         answer_degraded(e, landing->reason, landing->detail, now, out);
         memcpy(out->constraint, landing->constraint, sizeof out->constraint);
     }
-    out->waited_us = landing->waited_us;
-    out->served_us = landing->served_us;
+    out->waited_us = earlier_us(landing->waited_us, waited_us);
+    out->served_us = earlier_us(landing->served_us, waited_us);
     waiter_fini(&e->waiter);
 }
 
@@ -163,7 +169,7 @@ static bool wait_or_degrade(struct endpoint *e, enum cache_verdict verdict,
     enum reason reason;
 
     e->stored = reply->entry;
-    e->cache_use = reply->entry != NULL ? CACHE_USE_STALE : CACHE_USE_MISS;
+    e->cache_use = reply->was_stored ? CACHE_USE_STALE : CACHE_USE_MISS;
     e->has_joined = verdict == CACHE_JOIN;
     if (e->has_joined) {
         bound_params_fini(params);

@@ -83,13 +83,16 @@ void endpoint_outcome(struct endpoint *e, struct call *call, struct instant now,
     endpoint_discard(e->env, call);
 }
 
-/* It was sent, and then stopped or lost: for all we know it happened. */
+/* For all we know: it was sent, and then stopped or lost; it was committed, but there is no row, or
+ * no memory, to answer with; or it may commit before it fails. */
 static bool may_have_written(const struct call *call)
 {
     enum reason reason = call->outcome.reason;
 
-    return reason == REASON_OUTCOME_UNKNOWN ||
-           (reason == REASON_DEADLINE && atomic_load(&call->is_sent));
+    if (reason == REASON_OUTCOME_UNKNOWN || reason == REASON_NO_ROW)
+        return true;
+    return atomic_load(&call->is_sent) && (reason == REASON_DEADLINE || reason == REASON_INTERNAL ||
+                                           call->route->may_commit_inside);
 }
 
 /* Also when nobody waited for it any more. What only may have happened must not take away what

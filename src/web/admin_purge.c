@@ -122,8 +122,10 @@ static enum reason find_route(const struct purge_place *place, const struct json
     return REASON_NOT_FOUND;
 }
 
+/* What earlier purges left is none of this one's entries. */
 static void purge_all(const struct purge_place *place, struct purge *out)
 {
+    (void)cache_sweep(place->cache);
     for (size_t i = 0; i < place->catalog->route_count; i++)
         if (place->catalog->routes[i].is_cached)
             cache_purge_group(place->cache, place->catalog->routes[i].id);
@@ -132,6 +134,7 @@ static void purge_all(const struct purge_place *place, struct purge *out)
 
 static void purge_route(const struct purge_place *place, struct purge *out)
 {
+    (void)cache_sweep(place->cache);
     cache_purge_group(place->cache, out->route->id);
     out->entry_count = cache_sweep(place->cache);
 }

@@ -107,7 +107,10 @@ static void on_tick(uv_timer_t *timer)
     connections_sweep(worker, now);
     saturation_count(&worker->service->saturation, worker->refused_count, worker->other_count);
     worker->refused_count = worker->other_count = 0;
-    if (worker->index == 0 && ++worker->tick_count % TICKS_A_SECOND == 0)
+    if (worker->index != 0)
+        return;
+    (void)cache_sweep_step(worker->service->cache, &worker->sweep_cursor);
+    if (++worker->tick_count % TICKS_A_SECOND == 0)
         saturation_tick(&worker->service->saturation);
 }
 
@@ -159,6 +162,7 @@ static void begin_stop(struct worker *worker)
     worker->stop_at = instant_after(clock_now(), STOP_PATIENCE_US);
     connections_close_idle(worker);
     requests_stop(worker);
+    cache_cancel_refreshes(worker->service->cache);
     (void)uv_timer_start(&worker->stop_timer, on_stop_poll, STOP_POLL_MS, STOP_POLL_MS);
 }
 
@@ -392,6 +396,8 @@ static struct worker *worker_make(size_t dependency_count)
     worker->replies = calloc(dependency_count + 1, sizeof *worker->replies);
     worker->has_calls = calloc(dependency_count + 1, sizeof *worker->has_calls);
     if (worker->replies == NULL || worker->has_calls == NULL) {
+        free(worker->replies);
+        free(worker->has_calls);
         free(worker);
         return NULL;
     }

@@ -163,6 +163,7 @@ struct worker {
     uv_timer_t tick; /* sweep, heartbeat, saturation */
     struct instant next_tick_at;
     uint64_t tick_count;
+    size_t sweep_cursor;                 /* of the first worker alone, in what is stored */
     uint64_t refused_count, other_count; /* since the last tick */
 
     struct list connections, arriving;

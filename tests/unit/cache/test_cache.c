@@ -250,7 +250,7 @@ static void test_a_callers_mistake_in_a_refresh_backs_off_and_leaves_the_entry(v
     pass_s(&f, 10);
     fail_refresh(&f, "k", CACHE_REFRESH, REASON_RAISED, true);
     assert_int_equal(ask(&f, &a, "k"), CACHE_STALE);
-    assert_int_equal(a.reply.failure, REASON_RAISED);
+    assert_int_equal(a.reply.failure, REASON_NONE); /* it is nothing to tell others */
     done(&a);
     end(&f);
 }
@@ -511,6 +511,94 @@ static void test_what_expired_is_fresh_no_more_and_stands_in_on_error(void **sta
     end(&f);
 }
 
+static void test_what_expired_does_not_back_off(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    begin(&f);
+    store(&f, "k", "[1]");
+    pass_s(&f, 16);
+    fail_refresh(&f, "k", CACHE_LEAD, REASON_CONNECTION_LOST, true);
+    expect(&f, "k", CACHE_STALE, "[1]"); /* it backs off */
+    cache_expire_group(f.cache, f.group);
+    fail_refresh(&f, "k", CACHE_LEAD, REASON_CONNECTION_LOST, true);
+    expect(&f, "k", CACHE_STALE, "[1]");
+    end(&f);
+}
+
+static void test_what_is_too_old_for_anything_was_stored_all_the_same(void **state)
+{
+    struct fixture f;
+    struct asker a;
+
+    (void)state;
+    begin(&f);
+    assert_int_equal(ask(&f, &a, "k"), CACHE_LEAD);
+    assert_false(a.reply.was_stored);
+    land_with(&f, a.reply.flight, "[1]");
+    assert_int_equal(drain(&f, 0), 1);
+    done(&a);
+    pass_s(&f, 1000);
+    assert_int_equal(ask(&f, &a, "k"), CACHE_LEAD);
+    assert_null(a.reply.entry);
+    assert_true(a.reply.was_stored);
+    land_with(&f, a.reply.flight, "[2]");
+    assert_int_equal(drain(&f, 0), 1);
+    done(&a);
+    end(&f);
+}
+
+static void test_a_stop_cancels_refreshes_that_nobody_waits_for(void **state)
+{
+    struct fixture f;
+    struct asker a, b;
+    int call;
+
+    (void)state;
+    begin(&f);
+    store(&f, "k", "[1]");
+    pass_s(&f, 12);
+    assert_int_equal(ask(&f, &a, "k"), CACHE_REFRESH);
+    assert_int_equal(ask(&f, &b, "cold"), CACHE_LEAD);
+    cache_cancel_refreshes(f.cache);
+    assert_int_equal(cancels.count, 0); /* not submitted */
+    flight_take_off(f.cache, a.reply.flight, &call);
+    flight_take_off(f.cache, b.reply.flight, &call);
+    cache_cancel_refreshes(f.cache);
+    assert_int_equal(cancels.count, 1);
+    assert_true(cancels.is_hang_up);
+    land_with(&f, a.reply.flight, "[2]");
+    land_with(&f, b.reply.flight, "[3]");
+    assert_int_equal(drain(&f, 0), 1);
+    done(&a);
+    done(&b);
+    end(&f);
+}
+
+static void test_a_sweep_in_steps_finds_all(void **state)
+{
+    struct fixture f;
+    struct cache_facts facts;
+    size_t cursor = 0, swept = 0;
+    char key[16];
+
+    (void)state;
+    begin(&f);
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(key, sizeof key, "k%d", i);
+        store(&f, key, "[1]");
+    }
+    cache_purge_group(f.cache, f.group);
+    do
+        swept += cache_sweep_step(f.cache, &cursor);
+    while (cursor != 0);
+    assert_int_equal(swept, 100);
+    cache_read(f.cache, &facts);
+    assert_int_equal(facts.entries, 0);
+    end(&f);
+}
+
 static void test_a_purge_of_a_key_is_of_that_answer_alone(void **state)
 {
     struct fixture f;
@@ -693,6 +781,10 @@ int main(void)
         cmocka_unit_test(test_without_memory_for_an_answer_the_flight_has_failed),
         cmocka_unit_test(test_a_purge_of_a_group_is_of_all_its_answers_and_of_no_other),
         cmocka_unit_test(test_what_expired_is_fresh_no_more_and_stands_in_on_error),
+        cmocka_unit_test(test_what_expired_does_not_back_off),
+        cmocka_unit_test(test_what_is_too_old_for_anything_was_stored_all_the_same),
+        cmocka_unit_test(test_a_stop_cancels_refreshes_that_nobody_waits_for),
+        cmocka_unit_test(test_a_sweep_in_steps_finds_all),
         cmocka_unit_test(test_a_purge_of_a_key_is_of_that_answer_alone),
         cmocka_unit_test(test_what_is_replaced_may_still_be_served_to_who_has_it),
         cmocka_unit_test(test_a_sweep_takes_back_the_memory_of_what_was_purged),

@@ -13,10 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cache/cache.h"
 #include "cmocka_all.h"
 #include "config/config.h"
 #include "dep/call.h"
 #include "dep/dependency.h"
+#include "plan/endpoint.h"
 #include "query/catalog.h"
 #include "query/route.h"
 #include "web/acceptor.h"
@@ -101,6 +103,8 @@ static int setup(void **state)
     fill_config(f);
     assert_int_equal(sem_init(&f->woken, 0, 0), 0);
     f->service.metrics = metrics_create(2, 1, WORKER_COUNT + 1);
+    f->service.cache = cache_create(1 << 20, 2, WORKER_COUNT, endpoint_cancel_flight);
+    assert_non_null(f->service.cache);
     f->service.config = &f->config;
     f->router = router_create(&f->catalog);
     f->service.router = f->router;
@@ -146,6 +150,7 @@ static int teardown(void **state)
     assert_int_equal(f->service.connections, 0);
     assert_int_equal(counter_read(&f->service.metrics->memory_bytes), 0);
     router_destroy(f->router);
+    cache_destroy(f->service.cache);
     metrics_destroy(f->service.metrics);
     (void)sem_destroy(&f->woken);
     free(f);

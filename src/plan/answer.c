@@ -139,12 +139,12 @@ static bool may_stand_in(const struct endpoint *e, struct instant now)
 void answer_degraded(struct endpoint *e, enum reason reason, const char *detail, struct instant now,
                      struct answer *out)
 {
-    if (!reason_is_server_side(reason)) {
-        answer_error(e, reason, detail, now, out);
-    } else if (may_stand_in(e, now)) {
+    bool may_degrade = reason_is_server_side(reason);
+
+    if (may_degrade && may_stand_in(e, now)) {
         answer_stored(e, e->stored, reason, now, out);
         e->stored = NULL;
-    } else if (e->route->fallback != NULL) {
+    } else if (may_degrade && e->route->fallback != NULL) {
         answer_fallback(e, reason, out);
     } else {
         answer_error(e, reason, detail, now, out);

@@ -439,7 +439,7 @@ static void test_a_statement_that_ignores_cancels_keeps_its_permit_until_it_ends
     (void)printf("  ended early by their cancel: %zu\n", ended_early);
     figure_count_at_most("statements begun in 5 s that take 1.5 s whatever is cancelled",
                          (int64_t)private_postgres_ticks(house.pg, "stubborn"),
-                         (int64_t)(4 * PERMITS + ended_early));
+                         (int64_t)4 * PERMITS + (int64_t)ended_early);
     assert_true(load_count(&siege.records, &full) > load_count(&siege.records, &late));
     load_records_fini(&siege.records);
 }

@@ -635,9 +635,10 @@ static void test_beyond_max_memory_requests_are_overloaded_before_a_permit(void 
     struct http_answer answer = {0};
     size_t ticks;
 
-    start_weir(f, "\"max_memory\": \"16MiB\", \"write_timeout\": \"30s\"");
+    start_weir(f, FIGURE_SLOWDOWN < 10 ? "\"max_memory\": \"16MiB\", \"write_timeout\": \"30s\""
+                                       : "\"max_memory\": \"6MiB\", \"write_timeout\": \"30s\"");
     for (int i = 0; i < DEAF; i++)
-        fds[i] = ask_and_not_read(f, 16000000);
+        fds[i] = ask_and_not_read(f, DEAF_BYTES); /* together more than that */
     for (int i = 0; i < 200 && answer.status != 503; i++) {
         http_answer_fini(&answer);
         pass_ms(25); /* until both answers are there */

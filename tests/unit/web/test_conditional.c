@@ -15,8 +15,8 @@ static bool names(const char *list, const char *etag)
 
     assert_non_null(copy);
     assert_non_null(exact);
-    if (size_bytes > 0)
-        memcpy(exact, list, size_bytes);
+    for (size_t i = 0; i < size_bytes; i++)
+        exact[i] = list[i];
     is_named = conditional_names((struct raw_text){exact, size_bytes}, etag);
     if (exact != copy)
         free(exact);

@@ -93,7 +93,7 @@ static void fill_config(struct fixture *f)
                    .write_timeout_us = 60000000,
                    .request_timeout_us = 60000000,
                    .max_memory_bytes = 1 << 20},
-        .log = {.access = ACCESS_NONE},
+        .log = {.access = ACCESS_ALL},
         .dependencies = &f->dependency_config,
         .dependency_count = 1,
         .catalog = &f->catalog,
@@ -509,7 +509,6 @@ static void test_the_log_tells_the_age_of_what_was_stored(void **state)
 
     get_live(f, "/fresh");
     get_live(f, "/expired");
-    f->config.log.access = ACCESS_ALL;
     break_dependency(f);
     get_logged(f, "/fresh", line, sizeof line);
     assert_non_null(strstr(line, "\"served\":\"stored\",\"reason\":\"none\",\"age_ms\":"));

@@ -237,6 +237,20 @@ static void join_reader(struct weir_process *weir)
     (void)close(weir->log_fd);
 }
 
+/* What weir wrote that is no line of its log: whoever asks why it ended badly needs it. */
+static void print_report(const struct weir_process *weir)
+{
+    const char *line = weir->log != NULL ? weir->log : "";
+
+    while (*line != '\0') {
+        size_t size = strcspn(line, "\n");
+
+        if (*line != '{')
+            (void)fprintf(stderr, "%.*s\n", (int)size, line);
+        line += size + (line[size] == '\n');
+    }
+}
+
 int weir_wait(struct weir_process *weir, int64_t limit_ms)
 {
     int code = child_wait(weir->pid, limit_ms);
@@ -247,6 +261,8 @@ int weir_wait(struct weir_process *weir, int64_t limit_ms)
     }
     weir->pid = 0;
     join_reader(weir);
+    if (code != 0)
+        print_report(weir);
     return code;
 }
 

@@ -150,7 +150,7 @@ static void start_address(struct postgres_session *s, const char *address)
     /* The secret is read before each connect, so that a rotated one needs no restart. */
     bool has_password = targets_read_password(p->config->password_file, password);
 
-    session_unwatch(s);
+    session_drop_watch(s);
     if (s->conn != NULL)
         connect_end_trace(s);
     PQfinish(s->conn);
@@ -339,7 +339,8 @@ void connect_on_event(struct postgres_session *s)
 {
     PostgresPollingStatusType next;
 
-    session_unwatch(s); /* libpq may close its socket and open another */
+    /* libpq may close its socket, whose number is then another thread's: it is let go of before. */
+    session_drop_watch(s);
     next = poll_login(s);
     switch (next) {
     case PGRES_POLLING_READING:

@@ -322,6 +322,7 @@ void session_move(struct postgres_session *s, enum session_state to);
 void session_close(struct postgres_session *s); /* frees later; gives a held permit back */
 void session_watch(struct postgres_session *s, int events);
 void session_unwatch(struct postgres_session *s);
+void session_drop_watch(struct postgres_session *s); /* the loop forgets the socket's number */
 void session_timer(struct postgres_session *s, struct instant at);
 void session_timer_off(struct postgres_session *s);
 void session_push(struct postgres_session *s, enum step step);

@@ -143,7 +143,7 @@ static void free_poll(uv_handle_t *handle)
     free(handle);
 }
 
-static void drop_poll(struct postgres_session *s)
+void session_drop_watch(struct postgres_session *s)
 {
     if (s->poll == NULL)
         return;
@@ -167,7 +167,7 @@ void session_watch(struct postgres_session *s, int events)
     int fd = PQsocket(s->conn);
 
     if (s->poll != NULL && s->poll_fd != fd)
-        drop_poll(s);
+        session_drop_watch(s);
     if (s->poll == NULL) {
         s->poll = malloc(sizeof *s->poll);
         ENSURE(s->poll != NULL);
@@ -338,7 +338,7 @@ void session_close(struct postgres_session *s)
     if (s->cancel != NULL)
         cancel_abandon(s->cancel);
     s->cancel = NULL;
-    drop_poll(s); /* before PQfinish: the number may be another socket's right after */
+    session_drop_watch(s); /* before PQfinish: the number may be another socket's right after */
     connect_end_trace(s);
     PQfinish(
         s->conn); /* the socket is non-blocking: a farewell that does not fit is not waited for */

@@ -398,11 +398,12 @@ static void test_a_newcomer_has_a_tenth_of_the_bytes_to_prove_itself(void **stat
 
     (void)state;
     begin(&f, LIMIT_BYTES);
-    ask_twice(&f, 0, 2000); /* main would take all */
+    ask_twice(&f, 0, 2000);  /* main would take all */
+    flood(&f, 300000, 1000); /* and has what was asked for twice */
     (void)ask(&f, 5000, 200);
     flood(&f, 100000, 40);
     assert_non_null(find(&f, 5000));
-    flood(&f, 200000, 100);
+    flood(&f, 200000, 400);
     assert_null(find(&f, 5000));
     end(&f);
 }

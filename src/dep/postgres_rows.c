@@ -68,9 +68,11 @@ static bool take_row(struct postgres_session *s, const PGresult *result, int row
 bool rows_take(struct postgres_session *s, PGresult *result, struct failure *out)
 {
     int count = PQntuples(result);
+    const char *affected = PQcmdTuples(result);
 
-    if (PQresultStatus(result) == PGRES_COMMAND_OK || PQresultStatus(result) == PGRES_TUPLES_OK)
-        s->affected_count = strtoull(PQcmdTuples(result), NULL, 10);
+    /* With rows in chunks (libpq 17) the last chunk has the count, and the result after it none. */
+    if (affected[0] != '\0')
+        s->affected_count = strtoull(affected, NULL, 10);
     for (int row = 0; row < count; row++)
         if (!take_row(s, result, row, out))
             return false;

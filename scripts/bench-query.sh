@@ -25,14 +25,6 @@ URL=$BASE/world/4711
 PGBENCH=$(postgres_programs)/pgbench
 [ -x "$PGBENCH" ] || PGBENCH=$(command -v pgbench) || die "NOT RUN: pgbench is missing"
 
-database_ticks() {
-    local pid files=("/proc/$POSTGRES_PID/stat")
-    for pid in $(pgrep -P "$POSTGRES_PID"); do
-        files+=("/proc/$pid/stat")
-    done
-    { cat "${files[@]}" 2>/dev/null || true; } | ticks_of # one may have ended since
-}
-
 pgbench_slice() {
     PGBENCH_RATE=$("$PGBENCH" -h 127.0.0.1 -p "$DATABASE_PORT" -U app -n -M prepared -j 2 \
         -c "$CLIENTS" -T "$1" -f "$WORK/pgbench.sql" postgres 2>/dev/null |

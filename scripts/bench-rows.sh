@@ -37,14 +37,6 @@ END
 )
 [ "$SAME" = t ] || die "the two answers differ"
 
-database_ticks() {
-    local pid files=("/proc/$POSTGRES_PID/stat")
-    for pid in $(pgrep -P "$POSTGRES_PID"); do
-        files+=("/proc/$pid/stat")
-    done
-    ticks_of "${files[@]}" 2>/dev/null
-}
-
 # rows_slice PATH: sets COST_US (of database CPU an answer) and WEIR_RATE
 rows_slice() {
     local before

@@ -134,6 +134,11 @@ void route_fini(struct route *route);
 const char *http_method_name(enum http_method method);
 bool http_method_parse(const char *text, size_t size_bytes, enum http_method *out_method);
 const char *result_kind_name(enum result_kind kind);
+bool route_has_body_params(const struct route *route);
+
+/* "int4", "text[]": as PostgreSQL reads a type's name. */
+enum { PARAM_TYPE_NAME_BYTES = 80 };
+void param_type_name(const struct param_type *type, char out[PARAM_TYPE_NAME_BYTES]);
 
 /* Place in the SQL file of a character of route->sql, counted from 1 as PostgreSQL reports it (0,
  * or one past the end, is the nearest place there is). */

@@ -47,4 +47,8 @@ struct sql_lexer {
 void sql_lexer_init(struct sql_lexer *lexer, const char *text, size_t size_bytes, int line,
                     int column);
 struct sql_token sql_lexer_next(struct sql_lexer *lexer);
+
+/* Of the same text. Keywords in any case; a mark is one character. */
+bool sql_token_is_word(const char *text, const struct sql_token *token, const char *word);
+bool sql_token_is_mark(const char *text, const struct sql_token *token, char mark);
 #endif

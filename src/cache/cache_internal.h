@@ -60,7 +60,6 @@ struct desk {
 
     struct inbox *inbox; /* borrowed; under the lock; set by who waits first */
     size_t waiter_count; /* under the lock, until it landed */
-    bool is_pushed;      /* the leader's */
 };
 
 struct flight {

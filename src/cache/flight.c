@@ -363,10 +363,7 @@ static void close_desks_locked(struct shard *shard, struct flight *flight)
     flight->has_landed = true;
     flight->call = NULL;
     for (uint32_t i = 0; i < flight->desk_count; i++) {
-        struct desk *desk = &flight->desks[i];
-
-        desk->is_pushed = desk->waiter_count > 0;
-        if (desk->is_pushed)
+        if (flight->desks[i].waiter_count > 0)
             (void)flight_ref(flight);
     }
 }
@@ -377,7 +374,7 @@ static void push_desks(struct flight *flight)
     for (uint32_t i = 0; i < flight->desk_count; i++) {
         struct desk *desk = &flight->desks[i];
 
-        if (desk->is_pushed)
+        if (desk->waiter_count > 0)
             inbox_push(desk->inbox, &desk->item);
     }
 }

@@ -281,16 +281,15 @@ static void complain_at(const struct check *c, const struct route *route, const 
 
 static Oid type_oid(struct check *c, const struct param *param)
 {
-    char name[80];
+    char name[PARAM_TYPE_NAME_BYTES];
     const char *values[] = {name};
     PGresult *result;
     Oid oid = 0;
 
     if (param->type.oid != 0)
         return param->type.oid;
-    (void)snprintf(name, sizeof name, "%.63s%s", param->type.name,
-                   param->type.is_array ? "[]" : "");
-    result = ask(c, "SELECT pg_catalog.to_regtype($1)::pg_catalog.oid", 1, NULL, values);
+    param_type_name(&param->type, name);
+    result = ask(c, statement_param_lookup_sql, 1, NULL, values);
     if (PQresultStatus(result) == PGRES_TUPLES_OK && PQgetisnull(result, 0, 0) == 0)
         oid = (Oid)strtoul(PQgetvalue(result, 0, 0), NULL, 10);
     PQclear(result);

@@ -339,10 +339,8 @@ void run_batch_done(struct postgres_session *s);
 void run_lost(struct postgres_session *s);      /* the connection is gone */
 void run_timeout(struct postgres_session *s);   /* the attempt's time, or the cleaning's */
 void run_cancelled(struct postgres_session *s); /* nobody waits for s->call any more */
-void run_cancel_done(struct postgres_session *s, bool is_delivered);
 void run_shut_down(struct postgres_session *s);
 bool run_set_up(struct postgres_session *s); /* first batch after login */
-int64_t run_base_timeout_ms(const struct dependency_config *config);
 
 /* postgres_rows.c: for s->route */
 void rows_begin(struct postgres_session *s);
@@ -355,6 +353,8 @@ bool rows_finish(struct postgres_session *s, struct outcome *out, struct failure
 void statement_fini(struct statement *st);
 void statement_name(const struct route *route, const struct statement *st, char out[48]);
 /* Sends Parse and Describe (no sync). False: the connection is lost. */
+/* $1 is a type's name; its OID, or NULL where there is none. */
+extern const char statement_param_lookup_sql[];
 bool statement_send_prepare(struct postgres_session *s, const struct route *route);
 bool statement_described(struct postgres_session *s, const struct route *route,
                          const PGresult *result);

@@ -32,7 +32,7 @@ static int64_t less_margin_ms(int64_t span_us)
     return ms > 1 ? ms : 1;
 }
 
-int64_t run_base_timeout_ms(const struct dependency_config *config)
+static int64_t base_timeout_ms(const struct dependency_config *config)
 {
     return less_margin_ms(config->query_timeout_us);
 }
@@ -122,7 +122,7 @@ bool run_set_up(struct postgres_session *s)
     const struct dependency_config *config = s->owner->config;
 
     begin_batch(s, GOAL_SET_UP);
-    s->timeout_ms = run_base_timeout_ms(config);
+    s->timeout_ms = base_timeout_ms(config);
     (void)snprintf(timeout, sizeof timeout, "%" PRId64, s->timeout_ms);
     (void)snprintf(idle, sizeof idle, "%" PRId64, config->query_timeout_us / 1000);
     (void)snprintf(check, sizeof check, "%d", CHECK_INTERVAL_MS);
@@ -276,11 +276,7 @@ static void clean_on(struct postgres_session *s)
 
 static void on_cancel_done(void *ctx, bool is_delivered)
 {
-    run_cancel_done(ctx, is_delivered);
-}
-
-void run_cancel_done(struct postgres_session *s, bool is_delivered)
-{
+    struct postgres_session *s = ctx;
     struct postgres *p = s->owner;
 
     s->cancel = NULL;

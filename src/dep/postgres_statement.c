@@ -27,7 +27,7 @@ static const char column_lookup_sql[] =
 
 enum { OID_JSON = 114 };
 
-static const char param_lookup_sql[] = "SELECT pg_catalog.to_regtype($1)::pg_catalog.oid";
+const char statement_param_lookup_sql[] = "SELECT pg_catalog.to_regtype($1)::pg_catalog.oid";
 
 void statement_fini(struct statement *st)
 {
@@ -80,15 +80,10 @@ void statement_forget_types(struct postgres *p)
     p->known_type_count = 0;
 }
 
-static void param_type_name(const struct param_type *type, char out[80])
-{
-    (void)snprintf(out, 80, "%.63s%s", type->name, type->is_array ? "[]" : "");
-}
-
 static uint32_t param_oid(const struct postgres *p, const struct param_type *type)
 {
     const struct known_type *known;
-    char name[80];
+    char name[PARAM_TYPE_NAME_BYTES];
 
     if (type->oid != 0)
         return type->oid;
@@ -107,14 +102,15 @@ int statement_unknown_param(const struct postgres *p, const struct route *route)
 
 bool statement_send_param_lookup(struct postgres_session *s, const struct route *route, int index)
 {
-    char name[80];
+    char name[PARAM_TYPE_NAME_BYTES];
     const char *values[] = {name};
 
     param_type_name(&route->params[route->bind_params[index]].type, name);
     s->lookup_index = index;
     s->has_lookup_row = false;
     session_push(s, STEP_LOOK_UP);
-    return PQsendQueryParams(s->conn, param_lookup_sql, 1, NULL, values, NULL, NULL, 0) != 0;
+    return PQsendQueryParams(s->conn, statement_param_lookup_sql, 1, NULL, values, NULL, NULL, 0) !=
+           0;
 }
 
 bool statement_take_param_lookup(struct postgres_session *s, const struct route *route,
@@ -122,7 +118,7 @@ bool statement_take_param_lookup(struct postgres_session *s, const struct route 
 {
     const struct param *param = &route->params[route->bind_params[s->lookup_index]];
     struct known_type type = {.oid = (uint32_t)strtoul(s->lookup_text, NULL, 10)};
-    char name[80];
+    char name[PARAM_TYPE_NAME_BYTES];
 
     param_type_name(&param->type, name);
     if (!s->has_lookup_row || type.oid == 0) {

@@ -478,14 +478,6 @@ static bool bind_member(struct binder *b, unsigned place, const struct json_inpu
     return bind_json_value(b, param, value);
 }
 
-static bool has_body_params(const struct route *route)
-{
-    for (size_t i = 0; i < route->param_count; i++)
-        if (route->params[i].place == IN_BODY)
-            return true;
-    return false;
-}
-
 /* The members of a JSON object, as parameters of this place. */
 static bool bind_members(struct binder *b, unsigned place, const char *what, struct raw_text text)
 {
@@ -514,7 +506,7 @@ static bool bind_body(struct binder *b)
 
     if (body.data != NULL && body.size_bytes > 0)
         return bind_members(b, IN_BODY, "the body", body);
-    if (!has_body_params(b->route))
+    if (!route_has_body_params(b->route))
         return true;
     (void)error_set(b->err, "the body must be a JSON object, and there is none");
     return refuse(b, REASON_BAD_BODY);

@@ -20,11 +20,6 @@ void query_file_complain(const struct query_file *file, int line, int column, co
     free(text);
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
 void line_trim(struct line *line)
 {
     while (line->size_bytes > 0 && is_blank(line->text[0])) {

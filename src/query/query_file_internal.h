@@ -131,6 +131,12 @@ bool query_file_read(struct query_file *file);
 PRINTF_LIKE(4, 5)
 void query_file_complain(const struct query_file *file, int line, int column, const char *fmt, ...);
 
+/* Between the words of a line; its end is not one of them. */
+static inline bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
 static inline char *copy_text(const char *text, size_t size_bytes)
 {
     char *copy = strndup(text, size_bytes);

@@ -1,5 +1,6 @@
 #include "query/route.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,19 @@ const char *result_kind_name(enum result_kind kind)
 {
     ENSURE((unsigned)kind < RESULT_KIND_COUNT);
     return result_names[kind];
+}
+
+bool route_has_body_params(const struct route *route)
+{
+    for (size_t i = 0; i < route->param_count; i++)
+        if (route->params[i].place == IN_BODY)
+            return true;
+    return false;
+}
+
+void param_type_name(const struct param_type *type, char out[PARAM_TYPE_NAME_BYTES])
+{
+    (void)snprintf(out, PARAM_TYPE_NAME_BYTES, "%.63s%s", type->name, type->is_array ? "[]" : "");
 }
 
 static void param_fini(struct param *param)

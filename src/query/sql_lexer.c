@@ -337,3 +337,14 @@ struct sql_token sql_lexer_next(struct sql_lexer *lexer)
         return take_word(lexer, token);
     return take_mark(lexer, token);
 }
+
+bool sql_token_is_word(const char *text, const struct sql_token *token, const char *word)
+{
+    return token->kind == SQL_TOKEN_WORD && token->size_bytes == strlen(word) &&
+           strncasecmp(text + token->start, word, token->size_bytes) == 0;
+}
+
+bool sql_token_is_mark(const char *text, const struct sql_token *token, char mark)
+{
+    return token->kind == SQL_TOKEN_OTHER && token->size_bytes == 1 && text[token->start] == mark;
+}

@@ -1,6 +1,5 @@
 #include <inttypes.h>
 #include <stdio.h>
-#include <strings.h>
 
 #include "base/buffer.h"
 #include "base/complaint.h"
@@ -59,14 +58,12 @@ struct statement {
 
 static bool is_word(const struct statement *s, const struct sql_token *token, const char *word)
 {
-    return token->kind == SQL_TOKEN_WORD && token->size_bytes == strlen(word) &&
-           strncasecmp(s->lexer.text + token->start, word, token->size_bytes) == 0;
+    return sql_token_is_word(s->lexer.text, token, word);
 }
 
 static bool is_mark(const struct statement *s, const struct sql_token *token, char mark)
 {
-    return token->kind == SQL_TOKEN_OTHER && token->size_bytes == 1 &&
-           s->lexer.text[token->start] == mark;
+    return sql_token_is_mark(s->lexer.text, token, mark);
 }
 
 static bool is_write_word(const struct statement *s, const struct sql_token *token)

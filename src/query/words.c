@@ -7,11 +7,6 @@ struct cutter {
     size_t size_bytes, at;
 };
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
 /* Copies up to a blank, or up to `stop` outside quotes. A doubled quote inside quotes is a quote;
  * backslashes are left alone, because patterns are full of them. NULL: a quote is not closed. */
 static char *cut(struct cutter *c, char stop)

@@ -3,7 +3,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/buffer.h"
 #include "query/sql_lexer.h"
@@ -30,17 +29,6 @@ struct wrap {
 
 /* ---- reading ---- */
 
-static bool is_word(const char *sql, const struct sql_token *token, const char *word)
-{
-    return token->kind == SQL_TOKEN_WORD && token->size_bytes == strlen(word) &&
-           strncasecmp(sql + token->start, word, token->size_bytes) == 0;
-}
-
-static bool is_mark(const char *sql, const struct sql_token *token, char mark)
-{
-    return token->kind == SQL_TOKEN_OTHER && token->size_bytes == 1 && sql[token->start] == mark;
-}
-
 static struct sql_token next_token(struct sql_lexer *lexer)
 {
     struct sql_token token = sql_lexer_next(lexer);
@@ -52,10 +40,10 @@ static struct sql_token next_token(struct sql_lexer *lexer)
 
 static enum kind kind_of(const char *sql, const struct sql_token *token)
 {
-    if (is_mark(sql, token, '('))
+    if (sql_token_is_mark(sql, token, '('))
         return KIND_QUERY;
     for (size_t i = 0; i < sizeof first_words / sizeof *first_words; i++)
-        if (is_word(sql, token, first_words[i].word))
+        if (sql_token_is_word(sql, token, first_words[i].word))
             return first_words[i].kind;
     return KIND_OTHER;
 }
@@ -73,8 +61,8 @@ struct with_list {
 static void open_parenthesis(struct with_list *w)
 {
     if (w->depth++ == 0)
-        w->is_in_body =
-            is_word(w->sql, &w->last, "as") || is_word(w->sql, &w->last, "materialized");
+        w->is_in_body = sql_token_is_word(w->sql, &w->last, "as") ||
+                        sql_token_is_word(w->sql, &w->last, "materialized");
 }
 
 static void close_parenthesis(struct with_list *w)
@@ -90,21 +78,23 @@ static bool is_main_part(const struct with_list *w, const struct sql_token *toke
 {
     if (w->depth > 0 || !w->is_after_body || kind_of(w->sql, token) == KIND_OTHER)
         return false;
-    return !w->is_in_clause || !is_mark(w->sql, token, '(') ||
-           (!is_mark(w->sql, &w->before_last, ',') && !is_word(w->sql, &w->last, "as") &&
-            !is_word(w->sql, &w->last, "materialized"));
+    return !w->is_in_clause || !sql_token_is_mark(w->sql, token, '(') ||
+           (!sql_token_is_mark(w->sql, &w->before_last, ',') &&
+            !sql_token_is_word(w->sql, &w->last, "as") &&
+            !sql_token_is_word(w->sql, &w->last, "materialized"));
 }
 
 static void take_token(struct with_list *w, const struct sql_token *token)
 {
-    if (is_mark(w->sql, token, '('))
+    if (sql_token_is_mark(w->sql, token, '('))
         open_parenthesis(w);
-    else if (is_mark(w->sql, token, ')'))
+    else if (sql_token_is_mark(w->sql, token, ')'))
         close_parenthesis(w);
     else if (w->depth == 0 && w->is_after_body &&
-             (is_word(w->sql, token, "search") || is_word(w->sql, token, "cycle")))
+             (sql_token_is_word(w->sql, token, "search") ||
+              sql_token_is_word(w->sql, token, "cycle")))
         w->is_in_clause = true;
-    else if (w->depth == 0 && !w->is_in_clause && is_mark(w->sql, token, ','))
+    else if (w->depth == 0 && !w->is_in_clause && sql_token_is_mark(w->sql, token, ','))
         w->is_after_body = false;
     w->before_last = w->last;
     w->last = *token;

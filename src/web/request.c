@@ -188,21 +188,13 @@ static size_t head_bytes_of(const struct request *r, struct MHD_Connection *mhd)
     return info->header_size - r->connection->uri_bytes;
 }
 
-static bool has_body_params(const struct route *route)
-{
-    for (size_t i = 0; i < route->param_count; i++)
-        if (route->params[i].place == IN_BODY)
-            return true;
-    return false;
-}
-
 /* A GET's body is swallowed; so is one that no parameter asks for, unless it is JSON: then its
  * names are judged like all others. */
 static bool wants_body(const struct request *r)
 {
     if (r->route == NULL || r->route->method == METHOD_GET)
         return false;
-    return has_body_params(r->route) || head_is_json(r->head.fields[HEAD_CONTENT_TYPE]);
+    return route_has_body_params(r->route) || head_is_json(r->head.fields[HEAD_CONTENT_TYPE]);
 }
 
 static bool is_health(enum target target)
@@ -315,7 +307,7 @@ static void set_options(struct request *r)
 /* True: r->answer says why this request goes no further. */
 static bool refuse_route(struct request *r)
 {
-    bool has_body = r->body_seen_bytes > 0 && has_body_params(r->route);
+    bool has_body = r->body_seen_bytes > 0 && route_has_body_params(r->route);
 
     if (r->worker->is_stopping)
         set_draining(r);

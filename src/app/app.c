@@ -64,7 +64,7 @@ static void raise_file_limit(const struct config *config)
     rlim_t wanted = (rlim_t)config->server.max_connections + FILES_RESERVE;
 
     for (size_t i = 0; i < config->dependency_count; i++)
-        wanted += 2 * config->dependencies[i].connections + 4;
+        wanted += 3 * config->dependencies[i].connections + 4; /* two a session, one a cancel */
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted)
         return;
     limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;

@@ -339,8 +339,7 @@ void connect_on_event(struct postgres_session *s)
 {
     PostgresPollingStatusType next;
 
-    /* libpq may close its socket, whose number is then another thread's: it is let go of before. */
-    session_drop_watch(s);
+    session_drop_watch(s); /* libpq may go on with another socket */
     next = poll_login(s);
     switch (next) {
     case PGRES_POLLING_READING:

@@ -165,7 +165,7 @@ struct postgres_session {
     bool is_probe;
     PGconn *conn;    /* owned; NULL before the first address */
     uv_poll_t *poll; /* owned; NULL: not watching */
-    int poll_fd;
+    int poll_fd;     /* owned; the loop's own number for libpq's socket */
     int poll_events;
     uv_timer_t timer;        /* the deadline of what it does now */
     struct instant timer_at; /* that deadline; INSTANT_NEVER: none */
@@ -322,7 +322,7 @@ void session_move(struct postgres_session *s, enum session_state to);
 void session_close(struct postgres_session *s); /* frees later; gives a held permit back */
 void session_watch(struct postgres_session *s, int events);
 void session_unwatch(struct postgres_session *s);
-void session_drop_watch(struct postgres_session *s); /* the loop forgets the socket's number */
+void session_drop_watch(struct postgres_session *s); /* the loop forgets the socket */
 void session_timer(struct postgres_session *s, struct instant at);
 void session_timer_off(struct postgres_session *s);
 void session_push(struct postgres_session *s, enum step step);

@@ -1,7 +1,9 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/ensure.h"
@@ -149,6 +151,7 @@ void session_drop_watch(struct postgres_session *s)
         return;
     (void)uv_poll_stop(s->poll);
     uv_close((uv_handle_t *)s->poll, free_poll);
+    (void)close(s->poll_fd); /* uv_close() was the last to name it to the kernel */
     s->poll = NULL;
     s->poll_fd = -1;
     s->poll_events = 0;
@@ -161,24 +164,30 @@ void session_unwatch(struct postgres_session *s)
     s->poll_events = 0;
 }
 
-/* libpq may change its socket between two polls of a connect: a handle belongs to one number. */
+/* The loop watches a number of its own for libpq's socket. libpq closes its one whenever it likes,
+ * in the middle of a read, and by the time the loop is told to forget it, the number may be
+ * another thread's. */
+static bool open_watch(struct postgres_session *s)
+{
+    int fd = fcntl(PQsocket(s->conn), F_DUPFD_CLOEXEC, 0);
+    uv_poll_t *poll = malloc(sizeof *poll);
+
+    if (fd < 0 || poll == NULL || uv_poll_init(&s->owner->loop, poll, fd) != 0) {
+        free(poll);
+        if (fd >= 0)
+            (void)close(fd);
+        return false;
+    }
+    poll->data = s;
+    s->poll = poll;
+    s->poll_fd = fd;
+    return true;
+}
+
 void session_watch(struct postgres_session *s, int events)
 {
-    int fd = PQsocket(s->conn);
-
-    if (s->poll != NULL && s->poll_fd != fd)
-        session_drop_watch(s);
-    if (s->poll == NULL) {
-        s->poll = malloc(sizeof *s->poll);
-        ENSURE(s->poll != NULL);
-        if (uv_poll_init(&s->owner->loop, s->poll, fd) != 0) {
-            free(s->poll);
-            s->poll = NULL;
-            return; /* the timer of what goes on ends it */
-        }
-        s->poll->data = s;
-        s->poll_fd = fd;
-    }
+    if (s->poll == NULL && !open_watch(s))
+        return; /* the timer of what goes on ends it */
     if (s->poll_events != events)
         (void)uv_poll_start(s->poll, events, on_event);
     s->poll_events = events;
@@ -278,7 +287,7 @@ static bool take_result(struct postgres_session *s)
 void session_read(struct postgres_session *s)
 {
     if (PQconsumeInput(s->conn) == 0) {
-        session_unwatch(s); /* libpq closed the socket; its number may be another's soon */
+        session_unwatch(s);
         run_lost(s);
         return;
     }
@@ -338,7 +347,7 @@ void session_close(struct postgres_session *s)
     if (s->cancel != NULL)
         cancel_abandon(s->cancel);
     s->cancel = NULL;
-    session_drop_watch(s); /* before PQfinish: the number may be another socket's right after */
+    session_drop_watch(s);
     connect_end_trace(s);
     PQfinish(
         s->conn); /* the socket is non-blocking: a farewell that does not fit is not waited for */

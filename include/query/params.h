@@ -29,8 +29,9 @@ struct raw_text {
     size_t size_bytes;
 };
 
-/* Looks a header up by name, case-insensitively; data NULL when absent. */
-typedef struct raw_text header_lookup_fn(void *ctx, const char *name);
+/* How often a header came, by its name in any case; *out_first is the first one's value, and left
+ * alone when there is none. */
+typedef size_t header_lookup_fn(void *ctx, const char *name, struct raw_text *out_first);
 
 struct raw_inputs {
     const struct raw_text
@@ -43,7 +44,8 @@ struct raw_inputs {
 
 /* False: *out_reason is REASON_BAD_PARAMETER or REASON_BAD_BODY (or REASON_INTERNAL, out of
  * memory), err the detail; *out is then empty. A parameter in=header with an underscore in its name
- * is also looked up with dashes instead. The body of a GET is not looked at. */
+ * is also looked up with dashes instead; who sends both sends it twice. The body of a GET is not
+ * looked at. */
 bool params_bind(const struct route *route, const struct raw_inputs *inputs,
                  struct bound_params *out, enum reason *out_reason, struct error *err);
 

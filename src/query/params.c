@@ -312,41 +312,57 @@ static bool bind_query(struct binder *b)
     return true;
 }
 
-/* x_tenant is looked up as it is, then as x-tenant: many proxies drop names with underscores. */
-static struct raw_text find_header(const struct raw_inputs *inputs, const struct param *param)
+/* How often it came; *out is the first. Both spellings count, x_tenant and x-tenant: many proxies
+ * drop names with underscores, and those that don't set the other one beside the caller's. */
+static size_t find_header(const struct raw_inputs *inputs, const struct param *param,
+                          struct raw_text *out)
 {
     char dashed[sizeof param->type.name];
-    struct raw_text found = {NULL, 0};
-    size_t i = 0;
+    struct raw_text other = {NULL, 0};
+    size_t i = 0, count, other_count;
 
+    *out = other;
     if (inputs->header == NULL)
-        return found;
-    found = inputs->header(inputs->header_ctx, param->name);
-    if (found.data != NULL || strchr(param->name, '_') == NULL)
-        return found;
+        return 0;
+    count = inputs->header(inputs->header_ctx, param->name, out);
+    if (strchr(param->name, '_') == NULL)
+        return count;
     for (; param->name[i] != '\0' && i + 1 < sizeof dashed; i++)
         dashed[i] = (char)(param->name[i] == '_' ? '-' : param->name[i]);
     dashed[i] = '\0';
-    return inputs->header(inputs->header_ctx, dashed);
+    other_count = inputs->header(inputs->header_ctx, dashed, &other);
+    if (count == 0)
+        *out = other;
+    return count + other_count;
+}
+
+static bool bind_header(struct binder *b, const struct param *param)
+{
+    struct raw_text raw;
+    size_t count = find_header(b->inputs, param, &raw);
+
+    if (count == 0)
+        return true;
+    if (count > 1) {
+        (void)error_set(b->err, "given more than once");
+        return refuse_value(b, param);
+    }
+    memcpy(b->at, raw.data, raw.size_bytes);
+    b->at[raw.size_bytes] = '\0';
+    if (!check_value(b, param, b->at, raw.size_bytes))
+        return false;
+    *slot_of(b, param) = (struct slot){(size_t)(b->at - b->memory), true};
+    b->at += raw.size_bytes + 1;
+    return true;
 }
 
 static bool bind_headers(struct binder *b)
 {
     for (size_t i = 0; i < b->route->param_count; i++) {
         const struct param *param = &b->route->params[i];
-        struct raw_text raw;
 
-        if (param->place != IN_HEADER)
-            continue;
-        raw = find_header(b->inputs, param);
-        if (raw.data == NULL)
-            continue;
-        memcpy(b->at, raw.data, raw.size_bytes);
-        b->at[raw.size_bytes] = '\0';
-        if (!check_value(b, param, b->at, raw.size_bytes))
+        if (param->place == IN_HEADER && !bind_header(b, param))
             return false;
-        b->slots[i] = (struct slot){(size_t)(b->at - b->memory), true};
-        b->at += raw.size_bytes + 1;
     }
     return true;
 }
@@ -556,6 +572,7 @@ static size_t text_limit(const struct route *route, size_t came_bytes)
 /* What a request brings for its parameters. */
 static size_t request_bytes(const struct route *route, const struct raw_inputs *inputs)
 {
+    struct raw_text header;
     size_t sum = 0;
 
     for (size_t i = 0; i < route->param_count; i++) {
@@ -563,8 +580,8 @@ static size_t request_bytes(const struct route *route, const struct raw_inputs *
 
         if (param->place == IN_PATH)
             sum += inputs->segments[param->path_segment].size_bytes;
-        if (param->place == IN_HEADER)
-            sum += find_header(inputs, param).size_bytes;
+        if (param->place == IN_HEADER && find_header(inputs, param, &header) > 0)
+            sum += header.size_bytes;
     }
     if (inputs->query.data != NULL)
         sum += inputs->query.size_bytes;

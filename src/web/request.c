@@ -345,16 +345,32 @@ static bool answer_here(struct request *r)
     return true;
 }
 
-static struct raw_text lookup_header(void *ctx, const char *name)
-{
-    struct raw_text value = {0};
+struct header_search {
+    const char *name;
+    struct raw_text *first;
+    size_t count;
+};
 
-    if (MHD_lookup_connection_value_n(ctx, MHD_HEADER_KIND, name, strlen(name), &value.data,
-                                      &value.size_bytes) != MHD_YES)
-        return (struct raw_text){0};
-    if (value.data == NULL)
-        value.data = "";
-    return value;
+static enum MHD_Result match_header(void *cls, enum MHD_ValueKind kind, const char *key,
+                                    size_t key_size, const char *value, size_t value_size)
+{
+    struct header_search *search = cls;
+
+    (void)kind;
+    if (!raw_text_equals((struct raw_text){key, key_size}, search->name))
+        return MHD_YES;
+    if (search->count++ == 0)
+        *search->first =
+            value != NULL ? (struct raw_text){value, value_size} : (struct raw_text){"", 0};
+    return MHD_YES;
+}
+
+static size_t lookup_header(void *ctx, const char *name, struct raw_text *out_first)
+{
+    struct header_search search = {.name = name, .first = out_first};
+
+    (void)MHD_get_connection_values_n(ctx, MHD_HEADER_KIND, match_header, &search);
+    return search.count;
 }
 
 static void on_deadline(uv_timer_t *timer);

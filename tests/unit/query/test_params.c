@@ -398,20 +398,21 @@ static void test_path_segments_are_data(void **state)
     }
 }
 
-static struct raw_text look_up_header(void *ctx, const char *name)
+static size_t look_up_header(void *ctx, const char *name, struct raw_text *out)
 {
     const char *const *pairs = ctx;
+    size_t count = 0;
 
     for (; pairs[0] != NULL; pairs += 2)
-        if (strcasecmp(pairs[0], name) == 0)
-            return (struct raw_text){pairs[1], strlen(pairs[1])};
-    return (struct raw_text){NULL, 0};
+        if (strcasecmp(pairs[0], name) == 0 && count++ == 0)
+            *out = (struct raw_text){pairs[1], strlen(pairs[1])};
+    return count;
 }
 
 static void test_headers_are_looked_up(void **state)
 {
     static const struct {
-        const char *spec, *pairs[3], *value, *word;
+        const char *spec, *pairs[5], *value, *word;
     } cases[] = {
         {"tenant text in=header", {"Tenant", "a%20b+c"}, "a%20b+c", NULL},
         {"x_tenant text in=header", {"X-Tenant", "dash"}, "dash", NULL},
@@ -422,11 +423,29 @@ static void test_headers_are_looked_up(void **state)
         {"tenant text in=header", {NULL}, NULL, "\"tenant\": missing"},
         {"tenant text in=header", {"tenant", "a\xff"}, NULL, "\"tenant\": not valid UTF-8"},
         {"tenant int4 in=header", {"tenant", "x"}, NULL, "not an integer"},
+        {"tenant text in=header",
+         {"tenant", "a", "Tenant", "b"},
+         NULL,
+         "\"tenant\": given more than once"},
+        {"tenant text in=header",
+         {"tenant", "", "Tenant", ""},
+         NULL,
+         "\"tenant\": given more than once"},
+        {"x_tenant text in=header",
+         {"x_tenant", "theirs", "X-Tenant", "ours"},
+         NULL,
+         "\"x_tenant\": given more than once"},
+        {"x_tenant text in=header",
+         {"X-Tenant", "a", "X-Tenant", "a"},
+         NULL,
+         "\"x_tenant\": given more than once"},
+        {"tenant text in=header", {"other", "a", "tenant", "b"}, "b", NULL},
     };
 
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        const char *pairs[3] = {cases[i].pairs[0], cases[i].pairs[1], NULL};
+        const char *pairs[5] = {cases[i].pairs[0], cases[i].pairs[1], cases[i].pairs[2],
+                                cases[i].pairs[3], NULL};
         struct route route;
         struct binding b;
 

@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "query/route.h"
 #include "web/problem_internal.h"
@@ -13,15 +14,15 @@ static bool is_path(struct raw_text path, const char *text)
     return path.size_bytes == strlen(text) && memcmp(path.data, text, path.size_bytes) == 0;
 }
 
-/* "http://host/path" is "/path": every server has to take it. */
+/* "http://host/path" is "/path": every server has to take it, and a scheme's case says nothing. */
 static struct raw_text without_authority(struct raw_text uri)
 {
     size_t scheme = 0;
     const char *slash;
 
-    if (uri.size_bytes >= 7 && memcmp(uri.data, "http://", 7) == 0)
+    if (uri.size_bytes >= 7 && strncasecmp(uri.data, "http://", 7) == 0)
         scheme = 7;
-    else if (uri.size_bytes >= 8 && memcmp(uri.data, "https://", 8) == 0)
+    else if (uri.size_bytes >= 8 && strncasecmp(uri.data, "https://", 8) == 0)
         scheme = 8;
     if (scheme == 0)
         return uri;

@@ -21,6 +21,8 @@ static const struct weir_file files[] = {
                   "SELECT tick('http') || length(:x)::text\n"},
     {"big.sql", "-- GET /big\n-- @param n int4\n-- @result value\n-- @max_bytes 16MiB\n"
                 "SELECT repeat('x', :n)\n"},
+    {"tenant.sql", "-- GET /tenant\n-- @param x_tenant text in=header\n-- @result value\n"
+                   "SELECT :x_tenant\n"},
     {"slow.sql", "-- GET /slow\n-- @result value\nSELECT tick('slow') FROM pg_sleep(1)\n"},
     {NULL, NULL},
 };
@@ -376,6 +378,8 @@ static void test_an_absolute_target_and_a_get_with_a_body_are_served(void **stat
 
     assert_true(raw_send(fd, "GET http://x/tick?x=a HTTP/1.1\r\n" HOST "\r\n"));
     expect_answer(fd, 200, "\"httpa\"");
+    assert_true(raw_send(fd, "GET HTTP://x/tick?x=a HTTP/1.1\r\n" HOST "\r\n"));
+    expect_answer(fd, 200, "\"httpa\"");
     /* The body is swallowed: it is no second request. */
     assert_true(raw_send(fd, "GET /tick HTTP/1.1\r\n" HOST "Content-Length: 22\r\n\r\n"
                              "GET /big HTTP/1.1\r\n\r\n\n"
@@ -389,6 +393,22 @@ static void test_an_absolute_target_and_a_get_with_a_body_are_served(void **stat
     assert_true(raw_send(fd, "GET /tick HTTP/1.0\r\n\r\n"));
     expect_answer(fd, 200, "\"http\"");
     assert_true(raw_is_closed_within(fd, 2000));
+    raw_close(fd);
+}
+
+static void test_a_header_that_is_a_parameter_comes_once(void **state)
+{
+    struct fixture *f = *state;
+    int fd = raw_connect(weir_port(f->weir));
+
+    assert_true(raw_send(fd, "GET /tenant HTTP/1.1\r\n" HOST "x-Tenant: ours\r\n\r\n"));
+    expect_answer(fd, 200, "\"ours\"");
+    assert_true(raw_send(fd, "GET /tenant HTTP/1.1\r\n" HOST "X-Tenant: theirs\r\n"
+                             "Accept: */*\r\nX-Tenant: ours\r\n\r\n"));
+    expect_answer(fd, 400, "given more than once");
+    assert_true(raw_send(fd, "GET /tenant HTTP/1.1\r\n" HOST "X_Tenant: theirs\r\n"
+                             "X-Tenant: ours\r\n\r\n"));
+    expect_answer(fd, 400, "given more than once");
     raw_close(fd);
 }
 
@@ -669,6 +689,7 @@ int main(void)
         USUAL(test_pipelined_requests_are_answered_in_order),
         USUAL(test_a_body_may_wait_for_100_and_come_in_chunks),
         USUAL(test_an_absolute_target_and_a_get_with_a_body_are_served),
+        USUAL(test_a_header_that_is_a_parameter_comes_once),
         USUAL(test_a_large_body_and_a_large_answer_pass_whole),
         cmocka_unit_test(test_slow_callers_are_cut_off),
         cmocka_unit_test(test_a_caller_that_does_not_read_holds_no_permit_and_is_cut_off),

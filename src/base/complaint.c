@@ -21,13 +21,24 @@ void complaints_fini(struct complaints *c)
     complaints_init(c);
 }
 
+/* File names and texts quote what somebody wrote: a line stays a line, and a terminal is not told
+ * anything. */
+static void clean(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7F)
+            *text = '?';
+}
+
 static void add(struct complaints *c, const char *file, int line, int column, bool is_warning,
-                char *text) /* adopted; NOLINT(readability-non-const-parameter): unseen by it */
+                char *text) /* adopted */
 {
     struct complaint *items = realloc(c->items, (c->count + 1) * sizeof *items);
     char *own_file = strdup(file);
 
     ENSURE(items != NULL && own_file != NULL);
+    clean(own_file);
+    clean(text);
     c->items = items;
     c->items[c->count++] = (struct complaint){.file = own_file,
                                               .line = line > 0 ? line : 1,

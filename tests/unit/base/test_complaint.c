@@ -86,6 +86,19 @@ static void test_the_file_name_and_text_are_copies(void **state)
     complaints_fini(&c);
 }
 
+static void test_control_bytes_do_not_reach_a_terminal(void **state)
+{
+    struct complaints c;
+
+    (void)state;
+    complaints_init(&c);
+    complaints_add(&c, "odd\nname.sql", 1, 1, "no setting is called @%s", "a\x1b[31m\x7f\r\tb");
+    complaints_add(&c, "\xc3\xa9.sql", 1, 1, "\xc3\xa9 \\ stays");
+    expect_printed(&c, "odd?name.sql:1:1: no setting is called @a?[31m???b\n"
+                       "\xc3\xa9.sql:1:1: \xc3\xa9 \\ stays\n");
+    complaints_fini(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -94,6 +107,7 @@ int main(void)
         cmocka_unit_test(test_warnings_are_marked_and_are_no_errors),
         cmocka_unit_test(test_a_complaint_of_a_whole_file_is_at_its_start),
         cmocka_unit_test(test_the_file_name_and_text_are_copies),
+        cmocka_unit_test(test_control_bytes_do_not_reach_a_terminal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

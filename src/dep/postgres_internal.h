@@ -194,6 +194,7 @@ struct postgres_session {
     unsigned first_step, step_count;
     enum session_goal goal;
     struct failure batch_failure; /* the first of the batch */
+    enum step failed_step;        /* what it is of */
     bool has_lookup_row;
     char lookup_text[64]; /* what a STEP_LOOK_UP answered */
     int lookup_index;     /* which parameter or column it was for */

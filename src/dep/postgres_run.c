@@ -17,7 +17,7 @@ enum {
     CHECK_INTERVAL_MS = 1000, /* how often PostgreSQL looks whether we are still there */
 };
 
-static const char set_name[] = "weir_set";
+static const char set_name[] = "weir_set"; /* prepared, for what is set within a batch */
 static const char set_sql[] = "SELECT pg_catalog.set_config($1, $2, false)";
 
 /* ---- times ---- */
@@ -194,15 +194,22 @@ static bool send_prepare(struct postgres_session *s)
     return statement_send_prepare(s, s->route) && send_sync(s);
 }
 
+static bool is_in_its_mode(const struct postgres_session *s)
+{
+    return s->is_read_write == s->route->is_write;
+}
+
 /* Reads use only read-only sessions, writes only the others; an idle one of the wrong kind is
- * switched by a statement with a sync of its own. */
+ * switched by a statement with a sync of its own. What comes behind that runs even if the switch
+ * fails, so it is not left to a prepared statement, which somebody may have deallocated. */
 static bool send_mode(struct postgres_session *s)
 {
-    if (s->is_read_write == s->route->is_write)
+    const char *values[] = {"default_transaction_read_only", s->route->is_write ? "off" : "on"};
+
+    if (is_in_its_mode(s))
         return true;
-    return send_set(s, STEP_SET_MODE, "default_transaction_read_only",
-                    s->route->is_write ? "off" : "on") &&
-           send_sync(s);
+    session_push(s, STEP_SET_MODE);
+    return PQsendQueryParams(s->conn, set_sql, 2, NULL, values, NULL, NULL, 0) != 0 && send_sync(s);
 }
 
 static void go_on(struct postgres_session *s)
@@ -472,8 +479,10 @@ void run_result(struct postgres_session *s, enum step step, PGresult *result)
     ExecStatusType status = PQresultStatus(result);
 
     if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE) {
-        if (s->batch_failure.reason == REASON_NONE)
+        if (s->batch_failure.reason == REASON_NONE) {
             failure_from_result(&s->batch_failure, result);
+            s->failed_step = step;
+        }
     } else if (status != PGRES_PIPELINE_ABORTED) {
         take_good_result(s, step, result);
     }
@@ -508,6 +517,13 @@ static bool is_misfit(const struct postgres_session *s, const char *sqlstate)
             (s->goal == GOAL_WRAP && strcmp(sqlstate, "0A000") == 0));
 }
 
+/* CALL and DO may have committed some of what they do before they failed. */
+static bool may_have_committed_inside(const struct postgres_session *s)
+{
+    return s->route->may_commit_inside && s->goal == GOAL_EXECUTE &&
+           s->failed_step == STEP_STATEMENT;
+}
+
 /* What is prepared is stale; or a type that it names was dropped and made anew, which the server
  * calls an internal error (XX000). What may also be just what it says is worth one try. */
 static bool may_prepare_again(const struct postgres_session *s)
@@ -515,9 +531,19 @@ static bool may_prepare_again(const struct postgres_session *s)
     const struct failure *failure = &s->batch_failure;
     uint32_t count = s->call->prepared_again_count;
 
+    if (may_have_committed_inside(s))
+        return false;
     if (is_misfit(s, failure->sqlstate) || strcmp(failure->sqlstate, "XX000") == 0)
-        return count == 0 && !s->route->may_commit_inside;
+        return count == 0;
     return failure->again == AGAIN_PREPARE && count < PREPARE_AGAIN_MAX;
+}
+
+static void forget_prepared(struct postgres_session *s)
+{
+    statement_forget_types(s->owner);
+    if (strcmp(s->batch_failure.sqlstate, "26000") == 0)
+        s->has_set_statement = false; /* somebody deallocated all */
+    s->statements[s->route->id].is_prepared = false;
 }
 
 /* After a failure that another Parse may cure, unseen by the caller. A session that slept through
@@ -525,16 +551,12 @@ static bool may_prepare_again(const struct postgres_session *s)
 static bool try_again(struct postgres_session *s)
 {
     struct call *call = s->call;
-    const struct failure *failure = &s->batch_failure;
 
     if (!may_prepare_again(s) || s->is_ending ||
         s->cancel != NULL) /* a cancel under way would meet the second try */
         return false;
     call->prepared_again_count++;
-    statement_forget_types(s->owner);
-    if (strcmp(failure->sqlstate, "26000") == 0)
-        s->has_set_statement = false; /* somebody deallocated all */
-    s->statements[s->route->id].is_prepared = false;
+    forget_prepared(s);
     rows_begin(s);
     atomic_store_explicit(&call->is_sent, false, memory_order_relaxed);
     s->is_in_transaction = false;
@@ -553,9 +575,11 @@ static void adjust_failure(struct postgres_session *s, struct failure *failure)
     } else if (failure->reason == REASON_WRONG_NODE && !s->route->is_write) {
         failure_set(failure, REASON_QUERY_INVALID, EVIDENCE_NONE,
                     "the statement writes, but a GET runs in a read-only session");
-    } else if (failure->reason == REASON_CONFLICT_RETRY && s->route->may_commit_inside) {
-        unknown_failure(failure, EVIDENCE_NONE);
     }
+    /* Nobody is told to ask again for what may have happened by half. */
+    if (may_have_committed_inside(s) && reason_is_retryable(failure->reason) &&
+        failure->reason != REASON_WRONG_NODE)
+        unknown_failure(failure, failure->evidence);
 }
 
 /* The batch is over (its sync came), and it failed. */
@@ -565,6 +589,8 @@ static void batch_failed(struct postgres_session *s)
 
     if (try_again(s))
         return;
+    if (failure.again == AGAIN_PREPARE)
+        forget_prepared(s); /* for the next call */
     if (s->goal == GOAL_WRAP && is_misfit(s, failure.sqlstate)) {
         cannot_wrap(s);
         failure = s->batch_failure;
@@ -574,6 +600,16 @@ static void batch_failed(struct postgres_session *s)
     adjust_failure(s, &failure);
     if (failure.reason == REASON_WRONG_NODE)
         pool_drop_read_write(s->owner);
+    fail_and_clean(s, &failure);
+}
+
+/* Whatever the statement did in a session of the wrong kind is not an answer. */
+static void mode_failed(struct postgres_session *s)
+{
+    struct failure failure = s->batch_failure;
+
+    adjust_failure(s, &failure);
+    s->retire_at = clock_now();
     fail_and_clean(s, &failure);
 }
 
@@ -697,6 +733,8 @@ void run_batch_done(struct postgres_session *s)
         set_up_batch_done(s);
     else if (s->state == SESSION_CLEANING)
         clean_on(s);
+    else if (!is_in_its_mode(s))
+        mode_failed(s);
     else if (s->batch_failure.reason != REASON_NONE)
         batch_failed(s);
     else
@@ -723,6 +761,8 @@ void run_lost(struct postgres_session *s)
             failure_from_connection(&failure, s->conn, true);
             if (may_have_happened(s))
                 unknown_failure(&failure, EVIDENCE_BAD_CONNECTION);
+        } else {
+            adjust_failure(s, &failure);
         }
         call = end_call(s, &failure);
     }

@@ -78,6 +78,18 @@ static const struct weir_file files[] = {
                   "SELECT tick('small') FROM pg_sleep(:s)\n"},
     {"queued.sql", "-- GET /queued\n-- @from queued\n-- @param s float8 default=0\n"
                    "-- @result value\nSELECT tick('queued') FROM pg_sleep(:s)\n"},
+    /* one session: whoever comes next gets what was left */
+    {"kind.sql", "-- GET /kind\n-- @from small\n-- @result value\n"
+                 "SELECT current_setting('transaction_read_only')\n"},
+    {"kind-write.sql", "-- POST /kind\n-- @from small\n-- @result value\n"
+                       "INSERT INTO notes (token) VALUES ('kind') RETURNING "
+                       "current_setting('transaction_read_only')\n"},
+    {"left.sql", "-- GET /left/{state}\n-- @from small\n-- @param state text\n-- @result value\n"
+                 "SELECT fail_with(:state)\n"},
+    {"forget.sql", "-- GET /forget\n-- @from small\n-- @result value\nSELECT forget()\n"},
+    {"forget-write.sql", "-- POST /forget\n-- @from small\n-- @result exec\nSELECT forget()\n"},
+    {"commit.sql", "-- POST /commit/{state}\n-- @from small\n-- @param state text\n"
+                   "-- @result exec\nCALL commit_and_fail(:state)\n"},
     {"forced.sql", "-- GET /forced\n-- @from forced\nSELECT 1 AS a\n"},
     {"cut.sql", "-- GET /cut\n-- @from cut\n-- @param s float8\n-- @result value\n"
                 "SELECT tick('cut') FROM pg_sleep(:s)\n"},
@@ -85,6 +97,13 @@ static const struct weir_file files[] = {
                       "INSERT INTO notes (token) SELECT 'cut' FROM pg_sleep(:s)\n"},
     {NULL, NULL},
 };
+
+static const char more_sql[] =
+    "CREATE FUNCTION forget() RETURNS int LANGUAGE plpgsql AS $$BEGIN"
+    "  EXECUTE 'DEALLOCATE ALL'; RETURN 1; END$$;"
+    "CREATE PROCEDURE commit_and_fail(state text) LANGUAGE plpgsql AS $$BEGIN"
+    "  INSERT INTO notes (token) VALUES (state); COMMIT;"
+    "  RAISE EXCEPTION 'words of the server' USING ERRCODE = state; END$$";
 
 struct fixture {
     struct private_postgres *pg;
@@ -136,6 +155,7 @@ static int start_all(void **state)
 
     f->pg = private_postgres_create();
     private_postgres_start(f->pg);
+    private_postgres_exec(f->pg, more_sql);
     f->proxy = fault_proxy_create(private_postgres_port(f->pg));
     dependencies = dependencies_of(f);
     f->weir = weir_create(&(struct weir_setup){
@@ -723,6 +743,66 @@ static void test_a_connection_cut_under_a_read_is_lost_under_a_write_unknown(voi
     }
 }
 
+static void assert_each_kind_runs_in_its_session(const struct fixture *f)
+{
+    static const struct told table[] = {
+        {"GET", "/kind", NULL, NULL, 200, "\"on\""},
+        {"POST", "/kind", NULL, NULL, 200, "\"off\""},
+        {"GET", "/kind", NULL, NULL, 200, "\"on\""},
+    };
+
+    JUDGE(f, table);
+}
+
+/* Whoever deallocates all takes weir's own statements too; whoever only says so, does not. */
+static void test_a_session_is_of_the_right_kind_whatever_was_left_in_it(void **state)
+{
+    static const struct told leave[] = {
+        {"GET", "/forget", NULL, NULL, 200, NULL},
+        {"POST", "/forget", NULL, NULL, 200, NULL},
+        {"GET", "/left/26000", NULL, NULL, 500, "query-invalid"},
+        {"GET", "/left/42P05", NULL, NULL, 500, "query-invalid"},
+        {"GET", "/left/0A000", NULL, NULL, 500, "database-error"},
+    };
+    static const struct told write = {"POST", "/kind", NULL, NULL, 200, "\"off\""};
+    struct fixture *f = *state;
+
+    assert_each_kind_runs_in_its_session(f);
+    for (size_t i = 0; i < sizeof leave / sizeof leave[0]; i++) {
+        assert_true(is_told(f, &leave[i]));
+        assert_each_kind_runs_in_its_session(f);
+        assert_true(is_told(f, &leave[i]));
+        assert_true(is_told(f, &write));
+    }
+}
+
+/* It committed, and then it failed: once is what the caller asked for. */
+static void test_a_procedure_that_commits_inside_runs_once_and_is_not_asked_for_again(void **state)
+{
+    static const struct problem_row rows[] = {
+        {"POST", "/commit/0A000", NULL, 500, "database-error", false, "small", NULL},
+        {"POST", "/commit/26000", NULL, 500, "query-invalid", false, "small", NULL},
+        {"POST", "/commit/42P05", NULL, 500, "query-invalid", false, "small", NULL},
+        {"POST", "/commit/XX000", NULL, 500, "database-error", false, "small", NULL},
+        {"POST", "/commit/40001", NULL, 503, "outcome-unknown", false, "small", NULL},
+        {"POST", "/commit/57014", NULL, 503, "outcome-unknown", false, "small", NULL},
+        {"POST", "/commit/57P01", NULL, 503, "outcome-unknown", false, "small", NULL},
+        {"POST", "/commit/08006", NULL, 503, "outcome-unknown", false, "small", NULL},
+        {"POST", "/commit/P0001", NULL, 400, "raised", false, "small", NULL},
+    };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *sql = scratch_format("SELECT count(*) FROM notes WHERE token = '%s'",
+                                   rows[i].path + strlen("/commit/"));
+
+        ask_problem(f, &rows[i]);
+        assert_int_equal(private_postgres_number(f->pg, sql), 1);
+        free(sql);
+    }
+    assert_each_kind_runs_in_its_session(f);
+}
+
 static void test_each_problem_has_a_page(void **state)
 {
     struct fixture *f = *state;
@@ -752,6 +832,8 @@ int main(void)
         cmocka_unit_test(test_every_reason_is_a_whole_problem_and_says_no_secret),
         cmocka_unit_test(test_a_full_bulkhead_refuses_and_a_slow_queue_times_out),
         cmocka_unit_test(test_a_connection_cut_under_a_read_is_lost_under_a_write_unknown),
+        cmocka_unit_test(test_a_session_is_of_the_right_kind_whatever_was_left_in_it),
+        cmocka_unit_test(test_a_procedure_that_commits_inside_runs_once_and_is_not_asked_for_again),
         cmocka_unit_test(test_each_problem_has_a_page),
     };
 

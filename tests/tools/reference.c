@@ -339,7 +339,8 @@ static void write_configuration(struct buffer *out)
         "in a key `$schema`.\n\n"
         "Each timeout is shorter than its caller's, or the file is refused: `query_timeout` <= "
         "`request_timeout`, `connect_timeout` < `request_timeout`, a route's `@timeout` <= "
-        "`request_timeout` < `caller_timeout`.\n\n");
+        "`request_timeout` < `caller_timeout`. Likewise `reset_timeout` <= `max_reset_timeout`, "
+        "and `connections` >= `max_concurrent`.\n\n");
     note(out);
     buffer_append_text(out, "## At the top\n\n");
     write_keys(out, "");

@@ -12,6 +12,7 @@ enum {
     BUCKET_COUNT_MIN = 16,    /* below this budget there is no store */
     SMALL_QUEUE_SHARE = 10,   /* of the limit: a tenth */
     MAIN_LOOK_COUNT_MAX = 64, /* in one eviction: the lock is held */
+    STRETCH_BUCKET_COUNT = 1024,
 };
 
 /* ---- ghosts ---- */
@@ -69,12 +70,18 @@ static struct entry **bucket_of(const struct store *store, uint64_t hash)
     return &store->buckets[hash & (store->bucket_count - 1)];
 }
 
+static uint32_t *stretch_of(const struct store *store, uint64_t hash)
+{
+    return &store->stretches[(hash & (store->bucket_count - 1)) / STRETCH_BUCKET_COUNT];
+}
+
 static void bucket_add(struct store *store, struct entry *entry)
 {
     struct entry **bucket = bucket_of(store, entry->key.hash);
 
     entry->next_in_bucket = *bucket;
     *bucket = entry;
+    ++*stretch_of(store, entry->key.hash);
 }
 
 static void bucket_remove(struct store *store, const struct entry *entry)
@@ -84,6 +91,7 @@ static void bucket_remove(struct store *store, const struct entry *entry)
     while (*at != entry)
         at = &(*at)->next_in_bucket;
     *at = entry->next_in_bucket;
+    --*stretch_of(store, entry->key.hash);
 }
 
 static void queue_add(struct store *store, struct entry *entry, enum store_queue_name name)
@@ -179,6 +187,7 @@ static size_t count_buckets(size_t limit_bytes)
 bool store_init(struct store *store, size_t limit_bytes)
 {
     size_t bucket_count = count_buckets(limit_bytes);
+    size_t stretch_count = bucket_count / STRETCH_BUCKET_COUNT + 1;
 
     *store = (struct store){.limit_bytes = limit_bytes};
     for (size_t i = 0; i < STORE_QUEUE_COUNT; i++)
@@ -186,11 +195,14 @@ bool store_init(struct store *store, size_t limit_bytes)
     if (bucket_count == 0)
         return true;
 
-    store->buckets = calloc(bucket_count, sizeof(struct entry *) + sizeof(struct store_ghost));
+    store->buckets =
+        calloc(1, bucket_count * (sizeof(struct entry *) + sizeof(struct store_ghost)) +
+                      stretch_count * sizeof(uint32_t));
     if (store->buckets == NULL)
         return false;
     store->bucket_count = bucket_count;
     store->ghosts = (struct store_ghost *)(void *)(store->buckets + bucket_count);
+    store->stretches = (uint32_t *)(void *)(store->ghosts + bucket_count);
     store->bytes = malloc_usable_size(store->buckets) + 2 * sizeof(size_t);
     return true;
 }
@@ -199,9 +211,12 @@ void store_fini(struct store *store)
 {
     struct entry *gone = NULL;
 
-    for (size_t i = 0; i < store->bucket_count; i++) {
-        while (store->buckets[i] != NULL)
-            store_remove(store, store->buckets[i], &gone);
+    /* By the queues: the table is as large as the budget, however little there is in it. */
+    for (size_t i = 0; i < STORE_QUEUE_COUNT && store->bucket_count > 0; i++) {
+        struct entry *entry;
+
+        while ((entry = queue_oldest(&store->queues[i])) != NULL)
+            store_remove(store, entry, &gone);
     }
     entry_chain_unref(gone);
     free(store->buckets);
@@ -285,21 +300,35 @@ bool store_evict(struct store *store, size_t bytes, struct entry **gone)
     return store->bytes < before_bytes;
 }
 
+static size_t sweep_bucket(struct store *store, size_t i, store_is_dead_fn *is_dead,
+                           const void *ctx, struct entry **gone)
+{
+    struct entry *next;
+    size_t removed_count = 0;
+
+    for (struct entry *entry = store->buckets[i]; entry != NULL; entry = next) {
+        next = entry->next_in_bucket;
+        if (!is_dead(ctx, entry))
+            continue;
+        store_remove(store, entry, gone);
+        removed_count++;
+    }
+    return removed_count;
+}
+
+/* A table is as large as the budget: a page of it that nobody used is not to be read, for that
+ * alone takes the system longer than all the rest. */
 size_t store_sweep(struct store *store, size_t first, size_t count, store_is_dead_fn *is_dead,
                    const void *ctx, struct entry **gone)
 {
+    size_t end = first + count < store->bucket_count ? first + count : store->bucket_count;
     size_t removed_count = 0;
 
-    for (size_t i = first; i < store->bucket_count && i - first < count; i++) {
-        struct entry *next;
-
-        for (struct entry *entry = store->buckets[i]; entry != NULL; entry = next) {
-            next = entry->next_in_bucket;
-            if (!is_dead(ctx, entry))
-                continue;
-            store_remove(store, entry, gone);
-            removed_count++;
-        }
+    for (size_t i = first; i < end; i++) {
+        if (*stretch_of(store, i) == 0)
+            i |= STRETCH_BUCKET_COUNT - 1; /* its last */
+        else
+            removed_count += sweep_bucket(store, i, is_dead, ctx, gone);
     }
     return removed_count;
 }

@@ -38,8 +38,10 @@ struct store {
     size_t bytes;       /* entries and tables */
     size_t entry_count;
     size_t bucket_count;        /* immutable; a power of two, or 0: too small to store anything */
-    struct entry **buckets;     /* owned; the head of the block with both tables */
+    struct entry **buckets;     /* owned; the head of the block with all tables */
     struct store_ghost *ghosts; /* in the same block: as many as buckets, in sets */
+    uint32_t *stretches; /* in it too: entries in every 1024 buckets, so that a sweep need not
+                          * look where there is nothing */
     uint32_t ghost_number;
     struct store_queue queues[STORE_QUEUE_COUNT];
 };

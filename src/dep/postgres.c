@@ -456,6 +456,7 @@ static void close_down(struct postgres *p)
     p->probe.session = NULL;
     send_replies(p);
     uv_close((uv_handle_t *)&p->turn, NULL);
+    uv_close((uv_handle_t *)&p->heard, NULL);
     uv_close((uv_handle_t *)&p->tick, NULL);
     uv_close((uv_handle_t *)&p->heartbeat, NULL);
     wakeup_close(&p->wakeup);
@@ -506,6 +507,13 @@ static void on_turn(uv_prepare_t *turn)
     } while (!p->is_closed && has_news(p));
 }
 
+static void on_heard(uv_check_t *heard)
+{
+    struct postgres *p = heard->data;
+
+    p->heard_at = clock_now();
+}
+
 static void on_resolved(void *ctx)
 {
     struct postgres *p = ctx;
@@ -521,9 +529,10 @@ static bool open_loop(struct postgres *p, struct error *err)
     if (failed != 0)
         return error_set(err, "loop: %s", uv_strerror(failed));
     (void)uv_prepare_init(&p->loop, &p->turn);
+    (void)uv_check_init(&p->loop, &p->heard);
     (void)uv_timer_init(&p->loop, &p->tick);
     (void)uv_timer_init(&p->loop, &p->heartbeat);
-    p->turn.data = p->tick.data = p->heartbeat.data = p;
+    p->turn.data = p->heard.data = p->tick.data = p->heartbeat.data = p;
     failed = wakeup_init(&p->wakeup, &p->loop, on_woken, p);
     if (failed != 0)
         return error_set(err, "wake-up: %s", uv_strerror(failed));
@@ -553,6 +562,7 @@ static void *run(void *arg)
         return NULL;
     p->heartbeat_due = instant_after(clock_now(), HEARTBEAT_US);
     (void)uv_prepare_start(&p->turn, on_turn);
+    (void)uv_check_start(&p->heard, on_heard);
     (void)uv_timer_start(&p->heartbeat, on_heartbeat, HEARTBEAT_US / 1000, HEARTBEAT_US / 1000);
     on_tick(&p->tick);
     (void)uv_run(&p->loop, UV_RUN_DEFAULT);

@@ -246,6 +246,8 @@ struct postgres {
     uv_loop_t loop;
     struct wakeup wakeup;
     uv_prepare_t turn;       /* before the loop waits */
+    uv_check_t heard;        /* after it waited, and all that it was told was seen to */
+    struct instant heard_at; /* when that was, last */
     _Atomic bool has_answer; /* the resolver's, not yet taken */
     uv_timer_t tick;         /* line, waiting calls, breaker, probe, retiring */
     struct instant tick_at;

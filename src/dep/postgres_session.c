@@ -12,8 +12,8 @@
 #include "dep/dependency.h"
 #include "dep/postgres_internal.h"
 
-/* An idle session that worked this short a time ago is not asked again whether it still lives: what
- * its socket has to say, the loop has just heard. */
+/* An idle session is not asked again whether it still lives when it worked, or the loop looked at
+ * its socket and had nothing to tell, this short a time ago. */
 enum { FRESH_FOR_US = 5000 };
 
 static const bool may_follow[SESSION_STATE_COUNT][SESSION_STATE_COUNT] = {
@@ -305,11 +305,14 @@ void session_read(struct postgres_session *s)
 bool session_is_fresh(struct postgres_session *s)
 {
     struct pollfd ask = {.fd = PQsocket(s->conn), .events = POLLIN};
+    struct instant heard_at = s->owner->heard_at;
 
     if (s->saw_fatal || PQstatus(s->conn) != CONNECTION_OK ||
         PQtransactionStatus(s->conn) != PQTRANS_IDLE)
         return false;
-    if (instant_span_us(s->idle_since, clock_now()) < FRESH_FOR_US)
+    if (heard_at.us < s->idle_since.us)
+        heard_at = s->idle_since;
+    if (instant_span_us(heard_at, clock_now()) < FRESH_FOR_US)
         return true;
     return poll(&ask, 1, 0) == 0;
 }

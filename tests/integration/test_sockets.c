@@ -75,10 +75,12 @@ static bool is_answered(void *context)
     return ask(context) == 200;
 }
 
+/* One question may meet a session that was reset just now, and bring no byte to cut at. */
 static bool is_cut(void *context)
 {
     const struct house *house = context;
 
+    (void)ask(house);
     return fault_proxy_counters(house->proxy).cut_count == house->cut_count;
 }
 
@@ -94,7 +96,6 @@ static void test_a_session_cut_at_any_byte_is_forgotten_in_time(void **state)
         if (i % 2 == 0)
             fault_proxy_reset_open(house->proxy); /* the cut meets a login */
         fault_proxy_cut_after(house->proxy, FAULT_DOWN, sizes[i], 1);
-        (void)ask(house);
         house->cut_count = before + 1;
         assert_true(poll_until(is_cut, house, LIMIT_MS));
     }
